@@ -1,0 +1,46 @@
+"""The contract of an agent: a frozen dataclass of hyperparameters whose methods are its learning rule, all pure.
+
+A new agent is one file. Agents know nothing of environments, seeds or studies. Inside a compiled program the swept
+fields hold traced numbers, so that lanes can differ in them.
+"""
+
+from typing import Any, ClassVar, Protocol
+
+from jax import Array
+
+from greedyac.replay import Batch
+from greedyac.spaces import Spaces
+
+Metrics = dict[str, Array]
+"""Scalars of one update. All are finite in a healthy run: a NaN or inf here marks a run as diverged."""
+
+
+class Agent(Protocol):
+    """What the training loop, evaluation and checkpoints ask of an agent."""
+
+    name: ClassVar[str]
+    numerics: ClassVar[int]
+    """Raised by hand when a change of the code changes the numbers: it enters every run's id."""
+
+    @property
+    def batch_size(self) -> int:
+        """Transitions per update; 0 for an agent that does not learn."""
+
+    @property
+    def replay_capacity(self) -> int:
+        """Transitions that the replay holds."""
+
+    def check(self) -> None:
+        """Raise an `InputError` if hyperparameters that are fine by themselves don't go together."""
+
+    def without_effect(self, spaces: Spaces) -> frozenset[str]:
+        """The hyperparameters that change nothing on these spaces, and are therefore refused in a sweep."""
+
+    def init(self, key: Array, spaces: Spaces) -> Any:
+        """The state before learning. Its `actor` is all that `act` reads, and what a checkpoint keeps."""
+
+    def act(self, state: Any, observation: Array, key: Array, greedy: bool) -> Array:
+        """An action for one `observation: [features]`: a sample, or the most likely one if `greedy`."""
+
+    def update(self, state: Any, batch: Batch, key: Array) -> tuple[Any, Metrics]:
+        """The state after learning from one batch."""

@@ -1,0 +1,1 @@
+"""What results mean: figures of learning curves."""

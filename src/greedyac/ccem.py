@@ -1,0 +1,70 @@
+"""Conditional CEM (Algorithms 1 and 2 of the paper) as pure functions that know nothing of networks.
+
+Sampled actions of one state stand on the leading axis: `[samples, batch, ...]`.
+"""
+
+import math
+from decimal import Decimal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+ENTROPY_ESTIMATORS = ("score", "exact", "released")
+
+
+def elite_count(elite_fraction: float, samples: int) -> int:
+    """h = ⌈ρN⌉ by decimal arithmetic, so that 0.1 × 30 gives 3 and not 4."""
+    return math.ceil(Decimal(repr(elite_fraction)) * samples)
+
+
+def greedy_suffices(elite_fraction: float, actions: int) -> bool:
+    """Whether |A| ≤ 1/ρ: the top percentile of so few actions is the greedy one, and no proposal is needed."""
+    return Decimal(repr(elite_fraction)) * actions <= 1
+
+
+def elites(actions: Array, values: Array, count: int) -> Array:
+    """Algorithm 1: of each state's sampled actions the `count` with the highest values, best first.
+
+    `actions: [samples, batch, ...]`, `values: [samples, batch]` → `[count, batch, ...]`. Of equal values the one
+    sampled first is taken first; NaN counts as −∞.
+    """
+    ranked = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    _, best = jax.lax.top_k(jnp.moveaxis(ranked, 0, -1), count)
+    best = jnp.moveaxis(best, -1, 0)
+    return jnp.take_along_axis(actions, best.reshape(best.shape + (1,) * (actions.ndim - best.ndim)), 0)
+
+
+def greedy_shares(values: Array) -> Array:
+    """argmax over discrete actions, as the share of each: 1 for the best, evenly split among ties, else 0.
+
+    `values: [..., actions]`; NaN in gives NaN out.
+    """
+    best = (values == values.max(-1, keepdims=True)).astype(values.dtype)
+    return best / best.sum(-1, keepdims=True)
+
+
+def entropy_term(estimator: str, sample_log_likelihood: Array, exact_entropy: Array) -> Array:
+    """A function of the proposal's parameters whose gradient estimates that of its entropy.
+
+    `score`: −log π̃(a)·∇log π̃(a) at one sample, unbiased for an unclipped policy. `exact`: the closed form.
+    `released`: −∇log π̃(a), what the published code follows; its expectation is zero for an unclipped policy.
+    """
+    if estimator == "score":
+        return -jax.lax.stop_gradient(sample_log_likelihood) * sample_log_likelihood
+    return exact_entropy if estimator == "exact" else -sample_log_likelihood
+
+
+def actor_loss(elite_log_likelihoods: Array) -> Array:
+    """What the actor descends: minus the mean log-likelihood of the elite actions `[count, batch]`."""
+    return -elite_log_likelihoods.mean()
+
+
+def greedy_actor_loss(log_likelihoods: Array, shares: Array) -> Array:
+    """The actor's loss where the elite is the greedy action; both `[batch, actions]`."""
+    return -(shares * log_likelihoods).sum(-1).mean()
+
+
+def proposal_loss(elite_log_likelihoods: Array, entropy: Array, entropy_scale: float) -> Array:
+    """What the proposal descends: the actor's loss less τ times the mean of an `entropy_term` `[batch]`."""
+    return actor_loss(elite_log_likelihoods) - entropy_scale * entropy.mean()

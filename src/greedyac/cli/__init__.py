@@ -1,0 +1,24 @@
+"""The command line: parse, call, print. Importing this imports neither JAX nor anything else that is slow."""
+
+import sys
+from collections.abc import Sequence
+
+from greedyac.cli.parser import make_parser
+from greedyac.errors import InputError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code is 0, 1 if something failed, 2 on bad input, 130 after Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        parsed = make_parser(given).parse_args(given)
+        return int(parsed.run(parsed))
+    except InputError as error:
+        print(f"greedyac: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("greedyac: stopped; nothing was written", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output, as in `greedyac envs | head`, has seen enough
+        return 0

@@ -1,0 +1,48 @@
+"""`greedyac demo`: GreedyAC with the paper's settings on two environments, in one picture."""
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich.console import Console
+
+from greedyac.analysis.figures import learning_curves
+from greedyac.cli.parser import Parser, whole_number
+from greedyac.cli.progress import ProgressReport
+from greedyac.cli.train import print_summary
+from greedyac.training.output import first_free, output_folder, write_result
+from greedyac.training.train import train
+
+ENVS = ("Pendulum-CA", "MountainCar-CA")
+
+
+def add_arguments(parser: Parser, words: list[str]) -> None:
+    """Options of the command."""
+    parser.add_argument("--steps", type=whole_number, default=40_000, metavar="N", help="steps per run (default 40000)")
+    parser.add_argument("--seeds", default="0-3", metavar="LIST", help="as in 0-9 or 0,3,5-7 (default 0-3)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results (default runs/demo-<n>)")
+
+
+def run(options: Any) -> int:
+    """Train on each environment, write a folder per environment and one picture of all."""
+    out = options.out or first_free("runs/demo")
+    summaries, curves = [], []
+    for env in ENVS:
+        with output_folder(out / env, overwrite=False) as folder:
+            with ProgressReport(f"greedy-ac on {env:14}") as report:
+                result = train(
+                    "greedy-ac",
+                    env,
+                    preset="paper",
+                    steps=options.steps,
+                    seeds=options.seeds,
+                    on_progress=report,
+                )
+            summaries.append(write_result(result, folder))
+            curves.append(result.curves)
+    learning_curves(pl.concat(curves)).savefig(out / "curves.png")
+    seed = summaries[0]["seeds"][0]
+    print_summary(Console(highlight=False), summaries)
+    print(f"written to {out}/: curves.png, and for each environment a folder with its results and checkpoints")
+    print(f"next: greedyac eval {out / ENVS[0]}/seed-{seed}.safetensors")
+    return 0

@@ -1,0 +1,73 @@
+"""The commands and their options. An agent's hyperparameters become options once the agent is named."""
+
+import argparse
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+from greedyac import __version__
+from greedyac.errors import InputError, unknown
+
+COMMANDS = {
+    "train": "train an agent on an environment: curves, a picture and a checkpoint per seed",
+    "eval": "run episodes with a trained policy and print their returns",
+    "agents": "list the agents with every hyperparameter, its range, default and meaning",
+    "envs": "list the environments with their observations, actions and options",
+    "demo": "train GreedyAC on two environments in about a minute and draw its learning curves",
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose complaints are one line each, by way of `InputError`."""
+
+    def __init__(self, **options: Any):
+        super().__init__(allow_abbrev=False, **options)
+        self._negative_number_matcher = re.compile(r"-(\d|\.\d|inf|nan)")  # a value such as -1e-3, not an option
+
+    def error(self, message: str) -> NoReturn:
+        """Raise instead of printing the usage and exiting."""
+        raise InputError(f"{message}; see {self.prog} --help")
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Parse, and name the nearest match of an unknown option."""
+        parsed, extra = self.parse_known_args(args, namespace)
+        for text in extra:
+            if text.startswith("--"):
+                raise unknown("option", text.partition("=")[0], parsed.parser.option_names())
+        if extra:
+            raise InputError(f"unexpected argument {extra[0]!r}; see {parsed.parser.prog} --help")
+        return parsed
+
+    def option_names(self) -> list[str]:
+        """All long options, without `--help`."""
+        names = (name for action in self._actions for name in action.option_strings if name.startswith("--"))
+        return [name for name in names if name != "--help"]
+
+
+def make_parser(given: Sequence[str]) -> Parser:
+    """The parser for these arguments: only the commands named in them are filled in."""
+    parser = Parser(prog="greedyac", description="Greedy Actor-Critic, compiled: train, compare and study agents.")
+    parser.add_argument("--version", action="version", version=f"greedyac {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    words = [word for word in given if not word.startswith("-")]
+    for name, help in COMMANDS.items():
+        command = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        if name in words[:1]:
+            module = import_module(f"greedyac.cli.{name}")
+            module.add_arguments(command, words[1:])
+            command.set_defaults(run=module.run, parser=command)
+    if words and words[0] not in COMMANDS:
+        raise unknown("command", words[0], COMMANDS)
+    return parser
+
+
+def whole_number(text: str) -> int:
+    """A whole number ≥ 1, also as 50_000 or 1e5."""
+    try:
+        value = float(text.replace("_", ""))
+    except ValueError:
+        value = 0.0
+    if not (value >= 1 and value.is_integer()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: whole number ≥ 1")
+    return int(value)

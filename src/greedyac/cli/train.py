@@ -1,0 +1,125 @@
+"""`greedyac train`: one setting, several seeds, one folder of results."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from greedyac.agents import AGENTS, find_agent
+from greedyac.cli.parser import Parser, whole_number
+from greedyac.cli.progress import ProgressReport
+from greedyac.envs import make_env
+from greedyac.errors import InputError, unknown
+from greedyac.hypers import hypers_of, show
+from greedyac.presets import PRESETS
+
+
+def add_arguments(parser: Parser, words: list[str]) -> None:
+    """Options of the command, with the hyperparameters of the agent that is named."""
+    parser.add_argument("agent", metavar="AGENT", help=" | ".join(AGENTS))
+    parser.add_argument("env", metavar="ENV", help="an environment of `greedyac envs`, such as Pendulum-CA")
+    parser.add_argument("--preset", metavar="NAME", help=f"settings with a name: {' | '.join(PRESETS)}")
+    parser.add_argument(
+        "--env-option",
+        metavar="K=V",
+        action="append",
+        default=[],
+        help="an option of the environment; repeatable",
+    )
+    parser.add_argument(
+        "--steps", type=whole_number, default=100_000, metavar="N", help="steps per run (default 100000)"
+    )
+    parser.add_argument("--seeds", default="0", metavar="LIST", help="as in 0-9 or 0,3,5-7 (default 0)")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="folder for the results (default runs/<agent>-<env>-<n>)"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace a result that the folder already holds")
+    parser.add_argument("--workers", type=whole_number, metavar="N", help="processes (default: one per core)")
+    agent = next((word for word in words if word in AGENTS), None)
+    if agent is None:
+        parser.epilog = "Name an agent to see its hyperparameters: greedyac train greedy-ac --help"
+        return
+    group = parser.add_argument_group(f"hyperparameters of {agent}")
+    for hyper in hypers_of(AGENTS[agent]).values():
+        text = f"{hyper.help}; {hyper.range} (default {show(hyper.default)})"
+        group.add_argument(hyper.option, dest=f"hyper_{hyper.name}", metavar="V", help=text.replace("%", "%%"))
+
+
+def run(options: Any) -> int:
+    """Train, write the folder and print a small table."""
+    known = hypers_of(find_agent(options.agent))
+    hypers = {
+        name: hyper.parse(text)
+        for name, hyper in known.items()
+        if (text := getattr(options, f"hyper_{name}")) is not None
+    }
+    env_options = parse_env_options(options.env, options.env_option)
+
+    from greedyac.training.output import first_free, output_folder, write_result
+    from greedyac.training.train import Interrupted, plan_runs, train_runs, worker_count
+
+    runs = plan_runs(options.agent, options.env, options.steps, options.seeds, options.preset, env_options, {}, hypers)
+    out = options.out or first_free(f"runs/{options.agent}-{options.env}")
+    interrupted = False
+    with output_folder(out, options.overwrite) as folder:
+        try:
+            with ProgressReport(f"{options.agent} on {runs[0].env_label}") as report:
+                result = train_runs(runs, worker_count(options.workers), report)
+        except Interrupted as interruption:
+            result, interrupted = interruption.result, True
+        if result.policies:
+            summary = write_result(result, folder)
+    if interrupted:
+        print(f"greedyac: stopped; {len(result.policies)} of {len(runs)} runs had finished", file=sys.stderr)
+    if result.policies:
+        print_summary(Console(highlight=False), [summary])
+        print(f"written to {out}/: summary.json, curves.parquet, curves.png, seed-<n>.safetensors")
+    elif interrupted:
+        print("greedyac: nothing was written", file=sys.stderr)
+    return 130 if interrupted else 0
+
+
+def parse_env_options(env: str, given: list[str]) -> dict[str, object]:
+    """`key=value` texts as options of the environment."""
+    known = hypers_of(type(make_env(env)))
+    values: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--env-option {text!r} is not allowed; allowed: name=value")
+        if name not in known:
+            raise unknown(f"option of {env}", name, known)
+        values[name] = known[name].parse(value)
+    return values
+
+
+def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
+    """A line per environment: mean returns over the seeds, and what diverged."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in (
+        "agent",
+        "environment",
+        "seeds",
+        "average return",
+        "final return",
+        "best return",
+        "run-steps/s",
+    ):
+        table.add_column(heading, justify="left" if heading in ("agent", "environment") else "right")
+    for summary in summaries:
+        means = [summary[key]["mean"] for key in ("average_return", "final_return", "best_return")]
+        rate = summary["run_steps_per_second"]
+        table.add_row(
+            summary["agent"],
+            summary["env"],
+            str(len(summary["seeds"])),
+            *("–" if mean is None else f"{mean:.1f}" for mean in means),
+            "–" if rate is None else f"{rate:,.0f}",
+        )
+    console.print(table)
+    for summary in summaries:
+        if summary["diverged"]:
+            seeds = ", ".join(map(str, summary["diverged"]))
+            console.print(f"diverged to NaN or infinity, and left out of the means: seed {seeds} on {summary['env']}")

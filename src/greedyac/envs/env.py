@@ -1,0 +1,87 @@
+"""The contract of a compiled environment. One subclass, in one file, says how its world starts and moves.
+
+A time limit truncates an episode and never terminates it: the agent bootstraps from the true next observation,
+and the next episode starts anew.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from greedyac.hypers import static
+from greedyac.spaces import Box, Discrete, Spaces
+
+
+class EnvState(NamedTuple):
+    """Where an environment is: its physics and the number of steps since its start."""
+
+    physics: Any
+    time: Array
+
+
+class Transition(NamedTuple):
+    """What one step gave: the next observation, before any reset, and why the episode may have ended."""
+
+    observation: Array
+    reward: Array
+    terminated: Array
+    truncated: Array
+
+
+@dataclass(frozen=True)
+class Env(ABC):
+    """An environment as pure functions of a state, an action and a key."""
+
+    numerics: ClassVar[int] = 1
+    """Raised by hand when a change of the code changes the numbers: it enters every run's id."""
+    observation_space: ClassVar[Box]
+    action_box: ClassVar[Box]
+    """The continuous actions; the discrete ones are its lowest, its middle and its highest."""
+
+    continuous: bool = True
+    time_limit: int = static(1000, help="steps after which an episode is cut without terminating", at_least=1)
+
+    @property
+    def spaces(self) -> Spaces:
+        """What an agent sees and does here."""
+        return Spaces(self.observation_space, self.action_box if self.continuous else Discrete(3))
+
+    @abstractmethod
+    def begin(self, key: Array) -> Any:
+        """The physics at the start of an episode."""
+
+    @abstractmethod
+    def observe(self, physics: Any) -> Array:
+        """The observation `[features]` that belongs to the physics."""
+
+    @abstractmethod
+    def move(self, physics: Any, force: Array) -> tuple[Any, Array, Array]:
+        """One step under a force within `action_box`: the new physics, the reward and whether it terminated."""
+
+    def reset(self, key: Array) -> tuple[EnvState, Array]:
+        """A new episode: its state and first observation."""
+        physics = self.begin(key)
+        return EnvState(physics, jnp.int32(0)), self.observe(physics)
+
+    def step(self, state: EnvState, action: Array, key: Array) -> tuple[EnvState, Transition]:
+        """One step of time. `key` is for environments with random moves; none of these three has any."""
+        physics, reward, terminated = self.move(state.physics, self._force(action))
+        time = state.time + 1
+        truncated = (time >= self.time_limit) & ~terminated
+        return EnvState(physics, time), Transition(self.observe(physics), reward, terminated, truncated)
+
+    def _force(self, action: Array) -> Array:
+        """The scalar force of an action: clipped if continuous, one of {lowest, middle, highest} if discrete."""
+        low, high = self.action_box.low[0], self.action_box.high[0]
+        if self.continuous:
+            return jnp.clip(action[0], low, high)
+        return jnp.asarray([low, (low + high) / 2, high], jnp.float32)[action]
+
+
+def wrap_angle(angle: Array) -> Array:
+    """The same angle in [−π, π)."""
+    wrapped = jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
+    return jnp.where(wrapped >= jnp.pi, -jnp.pi, wrapped)  # float32 can round up to π itself

@@ -1,0 +1,20 @@
+"""The one exception for a user's mistakes, and how its message finds the nearest match.
+
+The command line prints an `InputError` as one line and exits with code 2; in Python it is a `ValueError`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """A value that a user gave and that can't be used; the message is one line and says what is allowed."""
+
+
+def unknown(kind: str, value: str, allowed: Iterable[str]) -> InputError:
+    """An error that names an unknown `value`, its nearest match if there is one, and all that is allowed."""
+    allowed = list(allowed)
+    folded = {name.casefold(): name for name in allowed}
+    close = difflib.get_close_matches(value.casefold(), folded, n=1, cutoff=0.5)
+    hint = f"; did you mean {folded[close[0]]!r}?" if close else ";"
+    return InputError(f"unknown {kind} {value!r}{hint} Allowed: {', '.join(allowed)}")

@@ -1,0 +1,190 @@
+"""Hyperparameters as dataclass fields: each has a default, a range, one line of help, and is swept or static.
+
+A *swept* field may differ between the lanes of one compiled program; a *static* one fixes the program.
+Agents and environments declare their options with `swept` and `static`; the command line, validation,
+hashing and JSON all read those same fields. Nothing here knows JAX.
+"""
+
+import dataclasses
+import math
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast
+
+import numpy as np
+
+from greedyac.errors import InputError, unknown
+
+T = TypeVar("T")
+Value = float | int | bool | str | tuple[int, ...]
+
+_NEVER = object()
+"""The `absent` value of a field that was there from the start: it always enters the hash."""
+
+
+@dataclass(frozen=True)
+class Hyper:
+    """What is known of one hyperparameter (or environment option)."""
+
+    name: str
+    type: Any
+    default: Value
+    kind: Literal["swept", "static"]
+    help: str
+    choices: tuple[str, ...] = ()
+    above: float | None = None
+    at_least: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    absent: object = _NEVER
+
+    @property
+    def option(self) -> str:
+        """The name on the command line, `--critic-step-size`."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def range(self) -> str:
+        """The allowed values in words: `(0, 1]`, `> 0`, `score | exact`."""
+        if self.choices:
+            return " | ".join(self.choices)
+        if self.type is bool:
+            return "true | false"
+        low = "" if self.above is self.at_least is None else _bound(self.above, self.at_least, ">", "≥")
+        high = "" if self.below is self.at_most is None else _bound(self.below, self.at_most, "<", "≤")
+        words = " and ".join(part for part in (low, high) if part)
+        if self.type == tuple[int, ...]:
+            return f"whole numbers {words}, as in {show(self.default)}"
+        return f"whole number {words}".rstrip() if self.type is int else words or "any number"
+
+    def check(self, value: object) -> Value:
+        """`value` in the field's own type, or an `InputError` that names the value and what is allowed."""
+        if self.choices:
+            if value not in self.choices:
+                raise unknown(self.name, str(value), self.choices)
+            return str(value)
+        if self.type is bool:
+            if not isinstance(value, bool):
+                raise self._refused(value)
+            return value
+        if self.type == tuple[int, ...]:
+            return self._check_numbers(value)
+        return self._check_number(value)
+
+    def parse(self, text: str) -> Value:
+        """The value that `text` from a command line stands for."""
+        if self.choices:
+            return self.check(text)
+        if self.type is bool:
+            return self.check({"true": True, "false": False}.get(text.casefold(), text))
+        try:
+            if self.type == tuple[int, ...]:
+                return self.check(tuple(int(part) for part in text.split(",")))
+            return self.check(int(text) if self.type is int else float(text))
+        except InputError:
+            raise
+        except ValueError:
+            raise self._refused(text) from None
+
+    def _check_number(self, value: object) -> float | int:
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+            raise self._refused(value)
+        number = float(value)
+        if self.type is int and not number.is_integer():
+            raise self._refused(value)
+        inside = (
+            math.isfinite(number)
+            and (self.above is None or number > self.above)
+            and (self.at_least is None or number >= self.at_least)
+            and (self.at_most is None or number <= self.at_most)
+            and (self.below is None or number < self.below)
+        )
+        if not inside:
+            raise self._refused(value)
+        return int(number) if self.type is int else number
+
+    def _check_numbers(self, value: object) -> tuple[int, ...]:
+        if not isinstance(value, (tuple, list)) or not value:
+            raise self._refused(value)
+        try:
+            element = dataclasses.replace(self, type=int)
+            return tuple(int(element._check_number(part)) for part in value)
+        except InputError:
+            raise self._refused(value) from None
+
+    def _refused(self, value: object) -> InputError:
+        return InputError(f"{self.name} = {show(value)} is not allowed; allowed: {self.range}")
+
+
+def _bound(strict: float | None, loose: float | None, strict_sign: str, loose_sign: str) -> str:
+    return f"{strict_sign} {show(strict)}" if strict is not None else f"{loose_sign} {show(loose)}"
+
+
+def show(value: object) -> str:
+    """A value as a user would write it on the command line."""
+    if isinstance(value, (tuple, list)):
+        return ",".join(show(part) for part in value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def swept(default: float, *, help: str, absent: object = _NEVER, **limits: float) -> Any:
+    """A dataclass field that may differ between the lanes of one compiled program."""
+    return _field(default, "swept", help, absent, (), limits)
+
+
+def static(default: Value, *, help: str, choices: Sequence[str] = (), absent: object = _NEVER, **limits: float) -> Any:
+    """A dataclass field that fixes the compiled program."""
+    return _field(default, "static", help, absent, choices, limits)
+
+
+def _field(
+    default: Value, kind: str, help: str, absent: object, choices: Sequence[str], limits: Mapping[str, float]
+) -> Any:
+    about = {"kind": kind, "help": help, "absent": absent, "choices": tuple(choices), **limits}
+    return dataclasses.field(default=default, metadata={"hyper": about})
+
+
+def hypers_of(owner: type[Any]) -> dict[str, Hyper]:
+    """The declared hyperparameters of a dataclass, in order."""
+    types = typing.get_type_hints(owner)
+    return {
+        field.name: Hyper(field.name, types[field.name], cast(Value, field.default), **field.metadata["hyper"])
+        for field in dataclasses.fields(owner)
+        if "hyper" in field.metadata
+    }
+
+
+def checked(owner: type[T], kind: str, values: Mapping[str, object], **fixed: object) -> T:
+    """An `owner` made of `values`, each known and in range. `kind` says in errors what they are."""
+    known = hypers_of(owner)
+    for name in values:
+        if name not in known:
+            raise unknown(kind, name, known)
+    return owner(**fixed, **{name: known[name].check(value) for name, value in values.items()})
+
+
+def values_of(owner: Any) -> dict[str, Value]:
+    """The hyperparameters of an agent or the options of an environment, ready for JSON."""
+    return {name: getattr(owner, name) for name in hypers_of(type(owner))}
+
+
+def hashed_values(owner: Any) -> dict[str, Value]:
+    """`values_of` without the fields that equal their permanent "absent" value.
+
+    So an option that is added later keeps the old ids, and a changed default never aliases.
+    """
+    known = hypers_of(type(owner))
+    return {name: value for name, value in values_of(owner).items() if value != known[name].absent}
+
+
+def swept_names(owner: Any) -> Iterator[str]:
+    """The names of the swept fields of an agent."""
+    return (name for name, hyper in hypers_of(type(owner)).items() if hyper.kind == "swept")
+
+
+def stack(lanes: Sequence[Any]) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
+    """The swept fields of the lanes' agents, each as one float32 array `[lanes]`."""
+    return {name: np.array([getattr(agent, name) for agent in lanes], np.float32) for name in swept_names(lanes[0])}

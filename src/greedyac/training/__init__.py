@@ -1,0 +1,1 @@
+"""One run, or several side by side: an agent joined to an environment."""

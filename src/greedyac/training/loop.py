@@ -1,0 +1,167 @@
+"""The compiled training loop: several runs (lanes) of one program at once, driven from Python in blocks of steps.
+
+Time is outside, the vmapped step inside; time and the replay's write index are shared by all lanes. A run's numbers
+depend on its agent, environment, seed and steps, never on its neighbours, its lane, the width or the blocks.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from greedyac import replay
+from greedyac.agents import Agent, Metrics
+from greedyac.envs import Env
+from greedyac.hypers import stack, swept_names
+from greedyac.replay import Batch
+from greedyac.training import curve
+from greedyac.training.streams import Stream, seed_keys, stream_key
+
+MIN_WIDTH = 2
+"""A lone run is padded to two lanes: XLA drops a batch axis of one, and then rounds differently."""
+
+
+class Lane(NamedTuple):
+    """All that changes while one run trains."""
+
+    agent: Any
+    env: Any
+    observation: Array
+    replay: Array | None
+    curve: curve.Curve
+    diverged_at: Array
+    """The first step at which something was NaN or inf, else −1."""
+
+
+class Outcome(NamedTuple):
+    """What one run came to."""
+
+    summary: curve.Summary
+    diverged_at: int | None
+    actor: Any
+    """The weights that act, on the host."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One agent (its static fields) and one environment, compiled once per width."""
+
+    agent: Agent
+    env: Env
+
+    def lane(self, key: Array, hypers: dict[str, Array]) -> Lane:
+        """A run before its first step."""
+        agent = dataclasses.replace(self.agent, **hypers)  # type: ignore[type-var]
+        env, observation = self.env.reset(stream_key(key, Stream.START, 0))
+        return Lane(
+            agent=agent.init(stream_key(key, Stream.WEIGHTS, 0), self.env.spaces),
+            env=env,
+            observation=observation,
+            replay=replay.empty(agent.replay_capacity, self.env.spaces) if agent.batch_size else None,
+            curve=curve.empty(),
+            diverged_at=jnp.int32(-1),
+        )
+
+    def step(self, lane: Lane, key: Array, hypers: dict[str, Array], time: Array, edges: Array, learn: bool) -> Lane:
+        """One step of one run: act, move, store, learn, and start anew where the episode ended."""
+        agent = dataclasses.replace(self.agent, **hypers)  # type: ignore[type-var]
+        action = agent.act(lane.agent, lane.observation, stream_key(key, Stream.ACT, time), greedy=False)
+        env, moved = self.env.step(lane.env, action, stream_key(key, Stream.MOVE, time))
+
+        memory, learner = lane.replay, lane.agent
+        metrics: Metrics = {}
+        if memory is not None:
+            continues = 1.0 - moved.terminated.astype(jnp.float32)
+            seen = Batch(lane.observation, action, moved.reward, moved.observation, continues)
+            memory = replay.write(memory, seen, time)
+            if learn:
+                replay_key = stream_key(key, Stream.REPLAY, time)
+                batch = replay.sample(memory, self.env.spaces, replay_key, agent.batch_size, time)
+                learner, metrics = agent.update(learner, batch, stream_key(key, Stream.UPDATE, time))
+
+        finite = jnp.isfinite(jnp.stack([moved.reward, moved.observation.sum(), *metrics.values()])).all()
+        diverged_at = jnp.where((lane.diverged_at < 0) & ~finite, time, lane.diverged_at)
+        ended = moved.terminated | moved.truncated
+        recorded = curve.record(lane.curve, edges, time, moved.reward, ended, diverged_at < 0)
+        fresh = self.env.reset(stream_key(key, Stream.START, recorded.episodes))
+        env, observation = jax.tree.map(partial(jnp.where, ended), fresh, (env, moved.observation))
+        return Lane(learner, env, observation, memory, recorded, diverged_at)
+
+    def block(
+        self, lanes: Lane, keys: Array, hypers: dict[str, Array], edges: Array, start: Array, stop: Array
+    ) -> Lane:
+        """All lanes from the step `start` up to `stop`; learning begins when the replay holds a batch."""
+
+        def steps(lanes: Lane, start: Array, stop: Array, learn: bool) -> Lane:
+            step = jax.vmap(partial(self.step, learn=learn), in_axes=(0, 0, 0, None, None))
+            return jax.lax.fori_loop(start, stop, lambda time, lanes: step(lanes, keys, hypers, time, edges), lanes)
+
+        if not self.agent.batch_size:
+            return steps(lanes, start, stop, learn=False)
+        ready = jnp.clip(self.agent.batch_size - 1, start, stop)
+        return steps(steps(lanes, start, ready, learn=False), ready, stop, learn=True)
+
+
+class Compiled(NamedTuple):
+    """A program's two entry points, compiled."""
+
+    begin: Callable[..., Lane]
+    block: Callable[..., Lane]
+
+
+@lru_cache(maxsize=8)
+def compiled(program: Program) -> Compiled:
+    """The program's jitted functions, made once, so that every call with the same shapes compiles once."""
+    return Compiled(jax.jit(jax.vmap(program.lane)), jax.jit(program.block, donate_argnums=0))
+
+
+class Lanes:
+    """Runs of one program under way: `advance` them in blocks, then take their `outcomes`."""
+
+    def __init__(self, agents: Sequence[Agent], env: Env, seeds: Sequence[int], steps: int, width: int = 0):
+        self.count, self.steps, self.time = len(agents), steps, 0
+        program = Program(static_part(agents[0]), env)
+        if any(static_part(agent) != program.agent for agent in agents):
+            raise ValueError("lanes of one program must have equal static hyperparameters")
+        padding = max(width, self.count, MIN_WIDTH) - self.count
+        self._begin, self._block = compiled(program)
+        self._keys = seed_keys([*seeds, *[seeds[-1]] * padding])
+        self._hypers = stack([*agents, *[agents[-1]] * padding])
+        self._edges = curve.bin_edges(steps)
+        self._lanes = self._begin(self._keys, self._hypers)
+
+    def advance(self, steps: int) -> None:
+        """Train all lanes for a block of steps, or to the end if that is nearer; returns when it is done."""
+        stop = min(self.time + steps, self.steps)
+        time = np.int32(self.time), np.int32(stop)
+        self._lanes = self._block(self._lanes, self._keys, self._hypers, self._edges, *time)
+        self._lanes.diverged_at.block_until_ready()
+        self.time = stop
+
+    def outcomes(self) -> list[Outcome]:
+        """What each run came to, in the order in which they were given."""
+        actors, curves, diverged = jax.device_get((self._lanes.agent.actor, self._lanes.curve, self._lanes.diverged_at))
+        return [
+            self._outcome(*jax.tree.map(lambda leaf, lane=lane: leaf[lane], (actors, curves, diverged)))
+            for lane in range(self.count)
+        ]
+
+    def _outcome(self, actor: Any, ran: curve.Curve, diverged_at: Any) -> Outcome:
+        summary, diverged = curve.summarise(ran), int(diverged_at)
+        weights = jax.tree.leaves(eqx.filter(actor, eqx.is_array))
+        if diverged < 0 and not all(np.isfinite(weight).all() for weight in weights):
+            diverged = self.steps - 1  # the last update was the first to fail
+        if diverged < 0:
+            return Outcome(summary, None, actor)
+        return Outcome(summary._replace(average_return=None, final_return=None, best_return=None), diverged, actor)
+
+
+def static_part(agent: Agent) -> Agent:
+    """The agent with its swept fields emptied: equal for all lanes of one program."""
+    return dataclasses.replace(agent, **dict.fromkeys(swept_names(agent), 0.0))  # type: ignore[type-var]

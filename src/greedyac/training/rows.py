@@ -1,0 +1,85 @@
+"""Results as rows: one row per run, with the same columns wherever results are kept."""
+
+import json
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from greedyac.training.curve import BINS
+from greedyac.training.loop import Outcome
+from greedyac.training.runs import Run
+
+_COLUMNS: dict[str, type[pl.DataType] | pl.DataType] = {
+    "run_id": pl.String,
+    "setting_id": pl.String,
+    "agent": pl.String,
+    "env": pl.String,
+    "seed": pl.Int64,
+    "steps": pl.Int64,
+    "hypers": pl.String,
+    "status": pl.String,
+    "error": pl.String,
+    "diverged_at": pl.Int64,
+    "average_return": pl.Float64,
+    "final_return": pl.Float64,
+    "best_return": pl.Float64,
+    "episodes": pl.Int64,
+    "curve": pl.List(pl.Float32),
+    "curve_steps": pl.Float64,
+    "eval_curve": pl.List(pl.Float32),
+    "eval_steps": pl.Int64,
+    "versions": pl.String,
+    "cpu": pl.String,
+    "seconds": pl.Float64,
+}
+SCHEMA = pl.Schema(_COLUMNS)
+
+
+def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
+    """The row of a run that took `seconds` as its share."""
+    summary = outcome.summary
+    return {
+        "run_id": run.run_id,
+        "setting_id": run.setting_id,
+        "agent": run.agent,
+        "env": run.env_label,
+        "seed": run.seed,
+        "steps": run.steps,
+        "hypers": json.dumps(run.hypers, sort_keys=True),
+        "status": "done" if outcome.diverged_at is None else "diverged",
+        "error": None,
+        "diverged_at": outcome.diverged_at,
+        "average_return": summary.average_return,
+        "final_return": summary.final_return,
+        "best_return": summary.best_return,
+        "episodes": summary.episodes,
+        "curve": summary.curve,
+        "curve_steps": run.steps / BINS,
+        "eval_curve": None,
+        "eval_steps": None,
+        "versions": json.dumps(versions(), sort_keys=True),
+        "cpu": cpu(),
+        "seconds": seconds,
+    }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """The software that a result depends on."""
+    packages = ("greedyac", "jax", "jaxlib", "equinox", "optax", "numpy")
+    return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
+
+
+@cache
+def cpu() -> str:
+    """The type of processor, as the system names it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{platform.machine()} {line.partition(':')[2].strip()}"
+    return f"{platform.machine()} {platform.processor()}".strip()

@@ -1,0 +1,110 @@
+"""What a run is, and what names it: one agent setting, one environment, one seed, a number of steps."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from greedyac.agents import Agent, make_agent
+from greedyac.envs import Env, make_env
+from greedyac.errors import InputError
+from greedyac.hypers import hashed_values, show
+from greedyac.training.streams import MAX_SEED
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as plain data, ready for JSON; `hypers` are all of the agent's."""
+
+    agent: str
+    env: str
+    seed: int
+    steps: int
+    hypers: Mapping[str, Any] = field(default_factory=dict)
+    env_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def make_agent(self) -> Agent:
+        """The agent of this run."""
+        return make_agent(self.agent, self.hypers)
+
+    def make_env(self) -> Env:
+        """The environment of this run."""
+        return make_env(self.env, self.env_options)
+
+    @property
+    def env_label(self) -> str:
+        """The environment's name, with the options that were given: `Acrobot-CA[start=zero]`."""
+        options = ",".join(f"{name}={show(value)}" for name, value in sorted(self.env_options.items()))
+        return f"{self.env}[{options}]" if options else self.env
+
+    @property
+    def setting_id(self) -> str:
+        """A hash of the agent and its hyperparameters."""
+        return _hash({"agent": self.agent, "hypers": hashed_values(self.make_agent())})
+
+    @property
+    def run_id(self) -> str:
+        """A hash of all that determines the run's numbers, software and processor aside."""
+        agent, env = self.make_agent(), self.make_env()
+        return _hash(
+            {
+                "agent": self.agent,
+                "hypers": hashed_values(agent),
+                "env": self.env,
+                "env_options": hashed_values(env),
+                "seed": self.seed,
+                "steps": self.steps,
+                "numerics": {"agent": agent.numerics, "env": env.numerics},
+            }
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values; `Run(**values)` is the inverse."""
+        return asdict(self)
+
+
+def _hash(values: dict[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def parse_seeds(text: str) -> list[int]:
+    """The seeds that a text such as `0-9` or `0,3,5-7` names."""
+    seeds: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not (_is_whole(first) and (_is_whole(last) or not dash)):
+            raise InputError(f"seeds {text!r} are not allowed; allowed: whole numbers and ranges, as in 0,3,5-7")
+        if dash and int(last) < int(first):
+            raise InputError(f"seeds {text!r} are not allowed; the range {part.strip()} runs backwards")
+        if int(last or first) > MAX_SEED:
+            raise InputError(f"seed {last or first} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
+        if int(last or first) - int(first) >= 1_000_000:
+            raise InputError(f"seeds {text!r} are too many; allowed: up to 1,000,000")
+        seeds += range(int(first), int(last or first) + 1)
+    return check_seeds(seeds)
+
+
+def _is_whole(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def check_seeds(seeds: list[int]) -> list[int]:
+    """The same seeds, if there are any, all in range and none twice."""
+    if not seeds:
+        raise InputError("no seeds were given; allowed: one or more whole numbers ≥ 0")
+    for seed in seeds:
+        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
+            raise InputError(f"seed {seed!r} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
+    if len(set(seeds)) < len(seeds):
+        twice = next(seed for index, seed in enumerate(seeds) if seed in seeds[:index])
+        raise InputError(f"seed {twice} was given twice; allowed: each seed once")
+    return seeds
+
+
+def check_steps(steps: object) -> int:
+    """A number of steps that can be run."""
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps < 2**31:
+        raise InputError(f"steps = {show(steps)} is not allowed; allowed: whole number ≥ 1 and < {2**31}")
+    return steps

@@ -1,0 +1,36 @@
+"""Random streams: every key is derived from (seed, a fixed number per stream), then from a time or an index.
+
+The same seed gives every setting the same initial weights and the same sequence of start states, so that
+comparisons are paired.
+"""
+
+from enum import IntEnum
+
+import jax
+import numpy as np
+from jax import Array
+
+MAX_SEED = 2**32 - 1
+
+
+class Stream(IntEnum):
+    """What a key is for. The numbers are part of every run's identity: never change or reuse one."""
+
+    WEIGHTS = 0
+    START = 1
+    ACT = 2
+    MOVE = 3
+    REPLAY = 4
+    UPDATE = 5
+    EVALUATE = 6
+    PREDICT = 7
+
+
+def seed_keys(seeds: list[int]) -> Array:
+    """One key per seed, `[lanes]`."""
+    return jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
+
+
+def stream_key(key: Array, stream: Stream, index: Array | int) -> Array:
+    """The key of one use of a stream: at a time, for an episode, for the n-th prediction."""
+    return jax.random.fold_in(jax.random.fold_in(key, stream), index)

@@ -1,0 +1,180 @@
+"""`train`: runs over seeds and settings, spread over worker processes, and what they came to."""
+
+import itertools
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import polars as pl
+
+from greedyac.agents import find_agent, make_agent
+from greedyac.envs import make_env
+from greedyac.errors import InputError
+from greedyac.hypers import show, values_of
+from greedyac.presets import preset as find_preset
+from greedyac.training.checkpoint import Policy, load
+from greedyac.training.loop import MIN_WIDTH, Program, static_part
+from greedyac.training.pool import Chunk, cores, train_chunks
+from greedyac.training.rows import SCHEMA
+from greedyac.training.runs import Run, check_seeds, check_steps, parse_seeds
+
+MAX_WIDTH = 8
+"""Lanes that one worker trains side by side: more of them outgrow the core's cache."""
+
+
+class Progress(NamedTuple):
+    """How far training has come: run-steps done of all, and run-steps per second since the first step."""
+
+    done: int
+    total: int
+    rate: float | None
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while training; `result` holds the runs that had finished."""
+
+    def __init__(self, result: "TrainResult"):
+        super().__init__("training was interrupted")
+        self.result = result
+
+
+class TrainResult(NamedTuple):
+    """What the runs came to."""
+
+    curves: pl.DataFrame
+    """One row per run, in the order of settings × seeds."""
+    policies: list[Policy]
+    """The trained policies, in the same order."""
+    run_steps_per_second: float | None
+    """Over all runs and workers, from the first training step to the last; compilation is not counted."""
+
+
+def train(
+    agent: str,
+    env: str,
+    *,
+    steps: int = 100_000,
+    seeds: int | str | Iterable[int] = 0,
+    preset: str | None = None,
+    env_options: Mapping[str, object] | None = None,
+    sweep: Mapping[str, Sequence[object]] | None = None,
+    workers: int | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    **hypers: object,
+) -> TrainResult:
+    """Train an agent on an environment: one run per seed and, with `sweep`, per combination of its values.
+
+    Settings that differ only in swept hyperparameters train in one compiled program. The runs are spread over
+    `workers` processes, by default one per core.
+
+    Args:
+        agent: its name, `"greedy-ac"`; `greedyac agents` lists them with their hyperparameters.
+        env: its name, `"Pendulum-CA"`; `greedyac envs` lists them with their options.
+        steps: environment steps of each run; there is one update per step.
+        seeds: a seed, several, or a text such as `"0-9"`.
+        preset: `"paper"` for the paper's tuned settings; hyperparameters given beside it override it.
+        env_options: options of the environment, `{"start": "zero"}`.
+        sweep: hyperparameter → its values, `{"critic_step_size": [1e-4, 1e-3]}`.
+        workers: number of processes.
+        on_progress: hears how far training has come, a few times a second.
+        **hypers: the agent's hyperparameters; the others keep their defaults.
+    """
+    runs = plan_runs(agent, env, steps, seeds, preset, env_options or {}, sweep or {}, hypers)
+    return train_runs(runs, worker_count(workers), on_progress or (lambda progress: None))
+
+
+def worker_count(workers: int | None) -> int:
+    """The number of worker processes: as asked for, else one per core."""
+    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
+        raise InputError(f"workers = {show(workers)} is not allowed; allowed: whole number ≥ 1")
+    return workers or len(cores())
+
+
+def plan_runs(
+    agent: str,
+    env: str,
+    steps: int,
+    seeds: int | str | Iterable[int],
+    preset: str | None,
+    env_options: Mapping[str, object],
+    sweep: Mapping[str, Sequence[object]],
+    hypers: Mapping[str, object],
+) -> list[Run]:
+    """The runs that a call of `train` asks for, all checked before anything compiles."""
+    find_agent(agent)
+    world = make_env(env, env_options)
+    fixed = {**(find_preset(preset, agent, env) if preset else {}), **hypers}
+    make_agent(agent, fixed)  # complains about a wrong name or value before the sweep does
+    for name, values in sweep.items():
+        _check_sweep(name, values, fixed)
+    all_seeds = _seed_list(seeds)
+    runs = []
+    for values in itertools.product(*sweep.values()):
+        setting = make_agent(agent, {**fixed, **dict(zip(sweep, values, strict=True))})
+        if vain := sorted(setting.without_effect(world.spaces) & sweep.keys()):
+            raise InputError(f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env}")
+        options = {name: value for name, value in values_of(world).items() if name in env_options}
+        runs += [Run(agent, env, seed, check_steps(steps), values_of(setting), options) for seed in all_seeds]
+    return runs
+
+
+def _check_sweep(name: str, values: object, fixed: Mapping[str, object]) -> None:
+    if name in fixed:
+        raise InputError(f"{name} is given both as a value and in the sweep; allowed: one of them")
+    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not list(values):
+        raise InputError(f"the sweep of {name} = {values!r} is not allowed; allowed: a list of one or more values")
+    shown = [show(value) for value in values]
+    if len(set(shown)) < len(shown):
+        raise InputError(f"the sweep of {name} = {','.join(shown)} is not allowed; allowed: each value once")
+
+
+def _seed_list(seeds: int | str | Iterable[int]) -> list[int]:
+    if isinstance(seeds, str):
+        return parse_seeds(seeds)
+    return check_seeds([seeds] if isinstance(seeds, int) else list(seeds))
+
+
+def plan_chunks(runs: Sequence[Run], workers: int, folder: Path) -> list[Chunk]:
+    """The runs by program, split so that all workers have about as much to do, a few lanes at a time."""
+    programs: dict[Program, list[Run]] = defaultdict(list)
+    for run in runs:
+        programs[Program(static_part(run.make_agent()), run.make_env())].append(run)
+    chunks: list[Chunk] = []
+    for members in programs.values():
+        rounds = -(-len(members) // (workers * MAX_WIDTH))
+        width = max(-(-len(members) // (workers * rounds)), MIN_WIDTH)
+        for first in range(0, len(members), width):
+            chunks.append(Chunk(f"chunk-{len(chunks)}", members[first : first + width], width, folder))
+    return chunks
+
+
+def train_runs(runs: Sequence[Run], workers: int, on_progress: Callable[[Progress], None]) -> TrainResult:
+    """Train checked runs. `Interrupted` on Ctrl-C, with those that had finished."""
+    total, done, began, ended = sum(run.steps for run in runs), 0, None, None
+    with tempfile.TemporaryDirectory(prefix="greedyac-") as temporary:
+        folder = Path(temporary)
+        on_progress(Progress(0, total, None))
+        try:
+            for event in train_chunks(plan_chunks(runs, workers, folder), workers):
+                if event["event"] == "steps":
+                    ended = time.perf_counter()
+                    began = began or ended
+                    done += event["steps"]
+                    on_progress(Progress(done, total, done / (ended - began) if done else None))
+        except KeyboardInterrupt:
+            raise Interrupted(_collect(runs, folder, None)) from None
+        rate = done / (ended - began) if began is not None and ended is not None and ended > began else None
+        return _collect(runs, folder, rate)
+
+
+def _collect(runs: Sequence[Run], folder: Path, rate: float | None) -> TrainResult:
+    """The published results in the order of the runs."""
+    frames = [pl.read_parquet(path) for path in sorted(folder.glob("chunk-*.parquet"))]
+    rows = pl.concat([pl.DataFrame(schema=SCHEMA), *frames])
+    order = pl.DataFrame({"run_id": [run.run_id for run in runs]})
+    curves = order.join(rows, on="run_id", how="inner", maintain_order="left").select(SCHEMA.names())
+    policies = [load(folder / f"{run_id}.safetensors") for run_id in curves["run_id"]]
+    return TrainResult(curves, policies, rate)

@@ -1,0 +1,53 @@
+"""A worker process: chunks come in as JSON lines on standard input, events go out as JSON lines.
+
+Started by `pool`, spawned and never forked, pinned to one core before JAX is imported. It ends when its input does:
+when the pool closes it, or when the parent dies, however that happens.
+"""
+
+import json
+import os
+import queue
+import sys
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+
+def main() -> None:
+    """Serve chunks until the input ends. The only argument is the core to run on, or −1 for any."""
+    core = int(sys.argv[1])
+    if core >= 0 and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+    events = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # whatever a library prints must not mix with the events
+    chunks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(chunks,), daemon=True).start()
+    while True:
+        _serve(chunks.get(), events)
+
+
+def _read(chunks: "queue.SimpleQueue[dict[str, Any]]") -> None:
+    for line in sys.stdin:
+        chunks.put(json.loads(line))
+    os._exit(0)  # at once, even in the middle of a block: what is not published is not wanted
+
+
+def _serve(chunk: dict[str, Any], events: TextIO) -> None:
+    from greedyac.training.chunk import publish, train_runs
+    from greedyac.training.runs import Run
+
+    def tell(**event: Any) -> None:
+        print(json.dumps({"chunk": chunk["name"], **event}), file=events)
+
+    try:
+        runs = [Run(**values) for values in chunk["runs"]]
+        finished = train_runs(runs, chunk["width"], lambda steps: tell(event="steps", steps=steps))
+        publish(finished, Path(chunk["folder"]), chunk["name"])
+    except Exception as error:
+        tell(event="failed", error=f"{type(error).__name__}: {error}")
+    else:
+        tell(event="done")
+
+
+if __name__ == "__main__":
+    main()
