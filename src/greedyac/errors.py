@@ -1,4 +1,4 @@
-"""The one exception for a user's mistakes, and how its message finds the nearest match.
+"""The exception for a user's mistakes, how its message finds the nearest match, and the one for failed workers.
 
 The command line prints an `InputError` as one line and exits with code 2; in Python it is a `ValueError`.
 """
@@ -9,6 +9,10 @@ from collections.abc import Iterable
 
 class InputError(ValueError):
     """A value that a user gave and that can't be used; the message is one line and says what is allowed."""
+
+
+class WorkerError(RuntimeError):
+    """A worker process died, or could not train its runs."""
 
 
 def unknown(kind: str, value: str, allowed: Iterable[str]) -> InputError:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from greedyac.cli.parser import make_parser
-from greedyac.errors import InputError
+from greedyac.errors import InputError, WorkerError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -16,6 +16,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"greedyac: error: {error}", file=sys.stderr)
         return 2
+    except WorkerError as error:
+        print(f"greedyac: error: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("greedyac: stopped; nothing was written", file=sys.stderr)
         return 130

@@ -117,12 +117,20 @@ class Compiled(NamedTuple):
 
 @lru_cache(maxsize=8)
 def compiled(program: Program) -> Compiled:
-    """The program's jitted functions, made once, so that every call with the same shapes compiles once."""
-    return Compiled(jax.jit(jax.vmap(program.lane)), jax.jit(program.block, donate_argnums=0))
+    """The program's jitted functions, made once, so that every call with the same shapes compiles once.
+
+    LLVM's higher levels compile a fifth longer and run no faster; what runs only once needs none.
+    """
+    begin = jax.jit(jax.vmap(program.lane), compiler_options={"xla_backend_optimization_level": 0})
+    block = jax.jit(program.block, donate_argnums=0, compiler_options={"xla_backend_optimization_level": 1})
+    return Compiled(begin, block)
 
 
 class Lanes:
-    """Runs of one program under way: `advance` them in blocks, then take their `outcomes`."""
+    """Runs of one program under way: `advance` them in blocks, then take their `outcomes`.
+
+    `state` is the `Lane` of all runs, each array with a leading axis `[lanes]`, padding included.
+    """
 
     def __init__(self, agents: Sequence[Agent], env: Env, seeds: Sequence[int], steps: int, width: int = 0):
         self.count, self.steps, self.time = len(agents), steps, 0
@@ -134,19 +142,19 @@ class Lanes:
         self._keys = seed_keys([*seeds, *[seeds[-1]] * padding])
         self._hypers = stack([*agents, *[agents[-1]] * padding])
         self._edges = curve.bin_edges(steps)
-        self._lanes = self._begin(self._keys, self._hypers)
+        self.state = self._begin(self._keys, self._hypers)
 
     def advance(self, steps: int) -> None:
         """Train all lanes for a block of steps, or to the end if that is nearer; returns when it is done."""
         stop = min(self.time + steps, self.steps)
         time = np.int32(self.time), np.int32(stop)
-        self._lanes = self._block(self._lanes, self._keys, self._hypers, self._edges, *time)
-        self._lanes.diverged_at.block_until_ready()
+        self.state = self._block(self.state, self._keys, self._hypers, self._edges, *time)
+        self.state.diverged_at.block_until_ready()
         self.time = stop
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
-        actors, curves, diverged = jax.device_get((self._lanes.agent.actor, self._lanes.curve, self._lanes.diverged_at))
+        actors, curves, diverged = jax.device_get((self.state.agent.actor, self.state.curve, self.state.diverged_at))
         return [
             self._outcome(*jax.tree.map(lambda leaf, lane=lane: leaf[lane], (actors, curves, diverged)))
             for lane in range(self.count)

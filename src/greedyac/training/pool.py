@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from greedyac.errors import WorkerError
 from greedyac.training.runs import Run
 
 
@@ -36,10 +37,6 @@ class Chunk:
                 "folder": str(self.folder.absolute()),
             }
         )
-
-
-class WorkerError(RuntimeError):
-    """A worker died or could not train a chunk."""
 
 
 def cores() -> list[int]:

@@ -1,0 +1,80 @@
+"""Tiny environments whose action values are known by hand."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from greedyac.envs import Env
+from greedyac.spaces import Box
+
+CONSTANT, BY_OBSERVATION, TWO_STEPS, BY_ACTION, BY_BOTH = range(5)
+
+
+class Probe(NamedTuple):
+    kind: Array
+    signal: Array
+
+
+@dataclass(frozen=True)
+class FiveProbes(Env):
+    """Each episode is one of five probes; the observation names it (one-hot) and carries a signal.
+
+    Constant: reward 1. By observation: the signal, ±1. Two steps: 0 with the signal −1, then 1 with the signal 1.
+    By action: 1 − (force − 0.5)² with continuous actions, −force with discrete ones. By both: signal × force, ±1.
+    """
+
+    observation_space = Box((0.0,) * 5 + (-1.0,), (1.0,) * 6)
+    action_box = Box((-1.0,), (1.0,))
+
+    def begin(self, key: Array) -> Probe:
+        kind_key, signal_key = jax.random.split(key)
+        kind = jax.random.randint(kind_key, (), 0, 5)
+        signal = jnp.where(jax.random.bernoulli(signal_key), 1.0, -1.0)
+        return Probe(kind, jnp.stack([jnp.float32(0), signal, jnp.float32(-1), jnp.float32(0), signal])[kind])
+
+    def observe(self, physics: Probe) -> Array:
+        return jnp.append(jax.nn.one_hot(physics.kind, 5), physics.signal)
+
+    def move(self, physics: Probe, force: Array) -> tuple[Probe, Array, Array]:
+        kind, signal = physics
+        second = (kind == TWO_STEPS) & (signal > 0)
+        by_action = 1 - (force - 0.5) ** 2 if self.continuous else -force
+        reward = jnp.stack([jnp.float32(1), signal, second.astype(jnp.float32), by_action, signal * force])[kind]
+        return Probe(kind, jnp.float32(1)), reward, (kind != TWO_STEPS) | second
+
+
+@dataclass(frozen=True)
+class Endless(Env):
+    """Pays 1 per step and never terminates; only the time limit cuts its episodes."""
+
+    observation_space = Box((0.0,), (1.0,))
+    action_box = Box((-1.0,), (1.0,))
+
+    def begin(self, key: Array) -> Array:
+        return jnp.float32(1)
+
+    def observe(self, physics: Array) -> Array:
+        return physics[None]
+
+    def move(self, physics: Array, force: Array) -> tuple[Array, Array, Array]:
+        return physics, jnp.float32(1), jnp.bool_(False)
+
+
+@dataclass(frozen=True)
+class Quits(Env):
+    """Starts anywhere in [0, 1] and terminates as soon as the force is positive: the policy decides how long."""
+
+    observation_space = Box((0.0,), (1.0,))
+    action_box = Box((-1.0,), (1.0,))
+
+    def begin(self, key: Array) -> Array:
+        return jax.random.uniform(key)
+
+    def observe(self, physics: Array) -> Array:
+        return physics[None]
+
+    def move(self, physics: Array, force: Array) -> tuple[Array, Array, Array]:
+        return physics, jnp.float32(0), force > 0
