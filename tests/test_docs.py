@@ -1,0 +1,49 @@
+"""Every command and code block of README and docs runs, shortened where it is long."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+
+
+def shortened(code: str) -> str:
+    """The same code with few steps and seeds; `make demo` as the command that it calls."""
+    code = re.sub(r"--steps \d+|steps=[\d_]+", lambda match: re.sub(r"[\d_]+", "300", match[0]), code)
+    code = re.sub(r"--seeds 0-9", "--seeds 0-1", code).replace("range(10)", "range(2)").replace("range(4)", "range(2)")
+    code = re.sub(r"(greedyac train (?!.*--steps).*)", r"\1 --steps 300", code)
+    return code.replace("make demo", "greedyac demo --steps 300 --seeds 0-1")
+
+
+def commands(code: str) -> list[str]:
+    """The lines of a bash block without comments; `make test` would be this test itself."""
+    lines = [line.partition("#")[0].strip() for line in code.splitlines()]
+    return [line for line in lines if line and line != "make test"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_block_runs(document: Path, tmp_path: Path) -> None:
+    for language, block in BLOCK.findall(document.read_text()):
+        code = shortened(block)
+        for command in commands(code) if language == "bash" else [code]:
+            call = ["bash", "-c", command] if language == "bash" else [sys.executable, "-c", command]
+            done = subprocess.run(call, cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+            assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_relative_link_leads_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\(((?!https?:)[^)#]+)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+def test_code_blocks_are_found() -> None:
+    assert sum(len(BLOCK.findall(document.read_text())) for document in DOCUMENTS) >= 6

@@ -1,0 +1,50 @@
+"""The package as users get it: a wheel that works away from the checkout, files that agree with each other."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import greedyac
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_a_wheel_builds_and_trains_outside_the_checkout(tmp_path: Path) -> None:
+    wheels, site = tmp_path / "wheels", tmp_path / "site"
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    [wheel] = wheels.glob("*.whl")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
+    subprocess.run([*install, str(wheel)], check=True, capture_output=True)
+    script = (
+        "import greedyac; print(greedyac.__file__); "
+        "result = greedyac.train('random', 'Acrobot-DA', steps=1200, env_options={'time_limit': 50}); "
+        "print(result.curves['episodes'][0])"
+    )
+    elsewhere = {**os.environ, "PYTHONPATH": str(site)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], cwd=tmp_path, env=elsewhere, check=True, capture_output=True, text=True
+    )
+    where, episodes = done.stdout.split()
+    assert Path(where).is_relative_to(site)
+    assert int(episodes) >= 24
+    assert (site / "greedyac" / "py.typed").exists()
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["version"] == greedyac.__version__
+    assert f"version: {greedyac.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {greedyac.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_constraints_name_every_dependency_with_its_version_and_nothing_else() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", line) for line in lines)
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert {re.split(r"[<>=]", name)[0] for name in asked} <= pinned
