@@ -18,7 +18,7 @@ demo: setup
 	$(BIN)/greedyac demo
 
 test: setup lint
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .

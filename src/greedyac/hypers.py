@@ -17,6 +17,7 @@ import numpy as np
 from greedyac.errors import InputError, unknown
 
 T = TypeVar("T")
+FLOAT32_TINY, FLOAT32_MAX = 1.2e-38, 3.4e38
 Value = float | int | bool | str | tuple[int, ...]
 
 _NEVER = object()
@@ -58,6 +59,11 @@ class Hyper:
             return f"whole numbers {words}, as in {show(self.default)}"
         return f"whole number {words}".rstrip() if self.type is int else words or "any number"
 
+    def to_json(self) -> dict[str, Any]:
+        """All that a user may want to know, as plain JSON values."""
+        about = {"default": self.default, "allowed": self.range, "meaning": self.help}
+        return {"name": self.name, "kind": self.kind, **about}
+
     def check(self, value: object) -> Value:
         """`value` in the field's own type, or an `InputError` that names the value and what is allowed."""
         if self.choices:
@@ -90,7 +96,10 @@ class Hyper:
     def _check_number(self, value: object) -> float | int:
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
             raise self._refused(value)
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            raise self._refused(value) from None
         if self.type is int and not number.is_integer():
             raise self._refused(value)
         inside = (
@@ -102,6 +111,8 @@ class Hyper:
         )
         if not inside:
             raise self._refused(value)
+        if self.kind == "swept" and number and not FLOAT32_TINY <= abs(number) <= FLOAT32_MAX:
+            raise InputError(f"{self.name} = {show(value)} is not allowed: beyond the range of float32")
         return int(number) if self.type is int else number
 
     def _check_numbers(self, value: object) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Figures for print and screen. They take frames with the columns of `training.rows` and return Matplotlib figures."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 def learning_curves(rows: pl.DataFrame, title: str = "") -> Figure:
     """One panel per environment: each agent's mean return over its runs ± one standard error, and single runs."""
     envs = rows["env"].unique(maintain_order=True).to_list()
+    colours = dict(zip(rows["agent"].unique(maintain_order=True), itertools.cycle(COLOURS), strict=False))
     figure = Figure(figsize=(4.6 * len(envs) + 0.4, 3.6), dpi=150, layout="constrained")
     for panel, env in zip(figure.subplots(1, len(envs), squeeze=False)[0], envs, strict=True):
         there = rows.filter(pl.col("env") == env)
-        agents = there["agent"].unique(maintain_order=True).to_list()
-        for agent, colour in zip(agents, COLOURS, strict=False):
-            _draw_agent(panel, there.filter(pl.col("agent") == agent), agent, colour)
+        for agent in there["agent"].unique(maintain_order=True):
+            _draw_agent(panel, there.filter(pl.col("agent") == agent), agent, colours[agent])
         panel.set_title(env, fontsize=11)
         panel.set_xlabel("environment steps")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))

@@ -14,14 +14,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = make_parser(given).parse_args(given)
         return int(parsed.run(parsed))
     except InputError as error:
-        print(f"greedyac: error: {error}", file=sys.stderr)
-        return 2
+        return _complain(error, 2)
     except WorkerError as error:
-        print(f"greedyac: error: {error}", file=sys.stderr)
-        return 1
+        return _complain(error, 1)
     except KeyboardInterrupt:
         print("greedyac: stopped; nothing was written", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output, as in `greedyac envs | head`, has seen enough
         return 0
+
+
+def _complain(error: Exception, code: int) -> int:
+    print("greedyac: error:", " ".join(str(error).splitlines()), file=sys.stderr)  # one line, whatever was typed
+    return code

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from greedyac.agents import AGENTS
 from greedyac.cli.parser import Parser
-from greedyac.hypers import Hyper, hypers_of, show
+from greedyac.hypers import hypers_of, show
 
 
-def add_arguments(parser: Parser, words: list[str]) -> None:
+def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
     parser.add_argument("--json", action="store_true", help="print JSON for a machine to read")
 
@@ -19,7 +19,7 @@ def add_arguments(parser: Parser, words: list[str]) -> None:
 def run(options: Any) -> int:
     """Print a table per agent."""
     if options.json:
-        listing = {name: [_as_json(hyper) for hyper in hypers_of(agent).values()] for name, agent in AGENTS.items()}
+        listing = {name: [hyper.to_json() for hyper in hypers_of(agent).values()] for name, agent in AGENTS.items()}
         print(json.dumps(listing, indent=2))
         return 0
     console = Console()
@@ -38,13 +38,3 @@ def run(options: Any) -> int:
         console.print()
     console.print("swept: may differ between runs of one compiled program; static: fixes the program")
     return 0
-
-
-def _as_json(hyper: Hyper) -> dict[str, Any]:
-    return {
-        "name": hyper.name,
-        "kind": hyper.kind,
-        "default": hyper.default,
-        "allowed": hyper.range,
-        "meaning": hyper.help,
-    }

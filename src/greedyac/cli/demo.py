@@ -10,13 +10,14 @@ from greedyac.analysis.figures import learning_curves
 from greedyac.cli.parser import Parser, whole_number
 from greedyac.cli.progress import ProgressReport
 from greedyac.cli.train import print_summary
+from greedyac.errors import InputError
 from greedyac.training.output import first_free, output_folder, write_result
 from greedyac.training.train import train
 
 ENVS = ("Pendulum-CA", "MountainCar-CA")
 
 
-def add_arguments(parser: Parser, words: list[str]) -> None:
+def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
     parser.add_argument("--steps", type=whole_number, default=40_000, metavar="N", help="steps per run (default 40000)")
     parser.add_argument("--seeds", default="0-3", metavar="LIST", help="as in 0-9 or 0,3,5-7 (default 0-3)")
@@ -27,22 +28,19 @@ def run(options: Any) -> int:
     """Train on each environment, write a folder per environment and one picture of all."""
     out = options.out or first_free("runs/demo")
     summaries, curves = [], []
-    for env in ENVS:
-        with output_folder(out / env, overwrite=False) as folder:
+    with output_folder(out, overwrite=False) as folder:
+        for env in ENVS:
+            if (out / env).exists():
+                raise InputError(f"output folder {str(out)!r} already holds {env}; allowed: a new or empty folder")
+            (folder / env).mkdir()
             with ProgressReport(f"greedy-ac on {env:14}") as report:
                 result = train(
-                    "greedy-ac",
-                    env,
-                    preset="paper",
-                    steps=options.steps,
-                    seeds=options.seeds,
-                    on_progress=report,
+                    "greedy-ac", env, preset="paper", steps=options.steps, seeds=options.seeds, on_progress=report
                 )
-            summaries.append(write_result(result, folder))
+            summaries.append(write_result(result, folder / env))
             curves.append(result.curves)
-    learning_curves(pl.concat(curves)).savefig(out / "curves.png")
-    seed = summaries[0]["seeds"][0]
+        learning_curves(pl.concat(curves)).savefig(folder / "curves.png")
     print_summary(Console(highlight=False), summaries)
     print(f"written to {out}/: curves.png, and for each environment a folder with its results and checkpoints")
-    print(f"next: greedyac eval {out / ENVS[0]}/seed-{seed}.safetensors")
+    print(f"next: greedyac eval {out}/{ENVS[0]}/seed-{summaries[0]['seeds'][0]}.safetensors")
     return 0

@@ -12,7 +12,7 @@ from greedyac.hypers import hypers_of, show
 from greedyac.spaces import to_json
 
 
-def add_arguments(parser: Parser, words: list[str]) -> None:
+def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
     parser.add_argument("--json", action="store_true", help="print JSON for a machine to read")
 
@@ -24,7 +24,7 @@ def run(options: Any) -> int:
             name: {
                 **to_json(make_env(name).spaces),
                 "about": (env.__doc__ or "").splitlines()[0],
-                "options": {hyper.name: hyper.default for hyper in hypers_of(env).values()},
+                "options": [hyper.to_json() for hyper in hypers_of(env).values()],
             }
             for name, (env, _) in ENVS.items()
         }

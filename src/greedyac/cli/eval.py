@@ -1,6 +1,7 @@
 """`greedyac eval`: episodes with a trained policy."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from rich.console import Console
 from greedyac.cli.parser import Parser, whole_number
 
 
-def add_arguments(parser: Parser, words: list[str]) -> None:
+def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
     parser.add_argument(
         "checkpoint", metavar="CHECKPOINT", type=Path, help="a file that training wrote, seed-0.safetensors"
@@ -30,12 +31,16 @@ def run(options: Any) -> int:
     policy = load(options.checkpoint)
     result = evaluate(policy, options.episodes, seed, deterministic=not options.stochastic)
     if options.json:
-        print(json.dumps({"checkpoint": str(options.checkpoint), **result._asdict()}))
+        returns = [value if math.isfinite(value) else None for value in result.returns]
+        known = {"mean": result.mean, "interval": result.interval} if None not in returns else {}
+        told = {"checkpoint": str(options.checkpoint), "returns": returns, "mean": None, "interval": None, **known}
+        print(json.dumps(told, allow_nan=False))
         return 0
     console = Console(highlight=False)
     actions = "sampled actions" if options.stochastic else "the most likely action"
-    console.print(f"{policy.run.agent} on {policy.run.env_label}, seed {policy.run.seed}, with {actions}")
-    console.print("returns   " + "  ".join(f"{value:.1f}" for value in result.returns))
+    about = f"{policy.run.agent} on {policy.run.env_label}, seed {policy.run.seed}, with {actions}"
+    console.print(about, markup=False, soft_wrap=True)
+    console.print("returns   " + "  ".join(f"{value:.1f}" for value in result.returns), soft_wrap=True)
     between = "" if result.interval is None else "   95 % interval {:.1f} … {:.1f}".format(*result.interval)
     console.print(f"mean      [bold]{result.mean:.1f}[/bold]{between}")
     return 0

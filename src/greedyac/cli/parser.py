@@ -55,7 +55,7 @@ def make_parser(given: Sequence[str]) -> Parser:
         command = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
         if name in words[:1]:
             module = import_module(f"greedyac.cli.{name}")
-            module.add_arguments(command, words[1:])
+            module.add_arguments(command, list(given))
             command.set_defaults(run=module.run, parser=command)
     if words and words[0] not in COMMANDS:
         raise unknown("command", words[0], COMMANDS)

@@ -4,6 +4,7 @@ import time
 from types import TracebackType
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from greedyac.training.train import Progress as Training
@@ -16,7 +17,7 @@ class ProgressReport:
 
     def __init__(self, label: str):
         self._console = Console(stderr=True)
-        self._label = label
+        self._label = label = escape(label)
         self._bar: Progress | None = None
         self._line_at = time.monotonic()
         if self._console.is_terminal:

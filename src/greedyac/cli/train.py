@@ -1,5 +1,6 @@
 """`greedyac train`: one setting, several seeds, one folder of results."""
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from greedyac.hypers import hypers_of, show
 from greedyac.presets import PRESETS
 
 
-def add_arguments(parser: Parser, words: list[str]) -> None:
+def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command, with the hyperparameters of the agent that is named."""
     parser.add_argument("agent", metavar="AGENT", help=" | ".join(AGENTS))
     parser.add_argument("env", metavar="ENV", help="an environment of `greedyac envs`, such as Pendulum-CA")
@@ -37,14 +38,22 @@ def add_arguments(parser: Parser, words: list[str]) -> None:
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a result that the folder already holds")
     parser.add_argument("--workers", type=whole_number, metavar="N", help="processes (default: one per core)")
-    agent = next((word for word in words if word in AGENTS), None)
-    if agent is None:
-        parser.epilog = "Name an agent to see its hyperparameters: greedyac train greedy-ac --help"
+    if agent := _named_agent(parser, given):
+        group = parser.add_argument_group(f"hyperparameters of {agent}")
+        for hyper in hypers_of(AGENTS[agent]).values():
+            text = f"{hyper.help}; {hyper.range} (default {show(hyper.default)})"
+            group.add_argument(hyper.option, dest=f"hyper_{hyper.name}", metavar="V", help=text.replace("%", "%%"))
         return
-    group = parser.add_argument_group(f"hyperparameters of {agent}")
-    for hyper in hypers_of(AGENTS[agent]).values():
-        text = f"{hyper.help}; {hyper.range} (default {show(hyper.default)})"
-        group.add_argument(hyper.option, dest=f"hyper_{hyper.name}", metavar="V", help=text.replace("%", "%%"))
+    parser.epilog = "Name an agent to see its hyperparameters: greedyac train greedy-ac --help"
+    for option in sorted({hyper.option for known in AGENTS.values() for hyper in hypers_of(known).values()}):
+        parser.add_argument(option, help=argparse.SUPPRESS)  # the agent's name is wrong, not this: `run` says so
+
+
+def _named_agent(parser: Parser, given: list[str]) -> str | None:
+    """The agent among the arguments: the first such word that is not the value of an option."""
+    with_value = {name for action in parser._actions if action.nargs is None for name in action.option_strings}
+    pairs = zip(["", *given], given, strict=False)
+    return next((word for before, word in pairs if word in AGENTS and before not in with_value), None)
 
 
 def run(options: Any) -> int:

@@ -16,7 +16,7 @@ from greedyac.agents import Agent
 from greedyac.errors import InputError
 from greedyac.spaces import Spaces
 from greedyac.training.rows import versions
-from greedyac.training.runs import Run
+from greedyac.training.runs import Run, check_seeds, check_steps
 from greedyac.training.streams import Stream, stream_key
 
 FORMAT = 1
@@ -86,38 +86,48 @@ def _read(path: Path) -> Policy:
     try:
         with safe_open(path, framework="numpy") as file:
             about, weights = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"it is cut short, damaged or no safetensors file ({error})") from None
     if "greedyac" not in about:
         raise InputError("it was not written by greedyac")
     try:
         values = json.loads(about["greedyac"])
-        if values.pop("format") != FORMAT:
-            raise InputError(f"it has another format than {FORMAT}, the one that this version reads")
+        if (given := values.pop("format")) != FORMAT:
+            raise InputError(f"it has the format {given!r}; this version reads {FORMAT}")
         spaces, _ = spaces_module.from_json(values.pop("spaces")), values.pop("versions")
         run = Run(**values)
+        check_seeds([run.seed])
+        check_steps(run.steps)
         agent = run.make_agent()
-        return Policy(agent, spaces, _fill(_blank_state(agent, spaces).actor, weights), run)
+        if run.make_env().spaces != spaces:
+            raise InputError(f"its observations and actions are not those of {run.env_label}")
+        return Policy(agent, spaces, _fill(_shapes(agent, spaces).actor, weights), run)
     except InputError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"its metadata can't be used ({error!r})") from None
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that its name shows the old content or the new, never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _blank_state(agent: Agent, spaces: Spaces) -> Any:
     """A state of the right shape; computed without drawing weights."""
-    shapes = eqx.filter_eval_shape(agent.init, jax.random.key(0), spaces)
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), _shapes(agent, spaces))
+
+
+def _shapes(agent: Agent, spaces: Spaces) -> Any:
+    return eqx.filter_eval_shape(agent.init, jax.random.key(0), spaces)
 
 
 def _named_weights(actor: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -130,14 +140,15 @@ def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
-def _fill(actor: Any, weights: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """The actor with these weights; each must be there, in its shape, and no other."""
-    expected = _named_weights(actor)
+def _fill(shapes: Any, weights: dict[str, np.ndarray[Any, Any]]) -> Any:
+    """The actor of these shapes with these weights; each must be there, in its shape, and no other."""
+    expected = {f"actor.{_name(path)}": leaf for path, leaf in jax.tree_util.tree_leaves_with_path(shapes)}
     if missing := expected.keys() - weights.keys():
         raise InputError(f"the weight {min(missing)!r} is missing")
     if extra := weights.keys() - expected.keys():
         raise InputError(f"the weight {min(extra)!r} does not belong to {', '.join(sorted(expected))}")
     for name, leaf in expected.items():
         if weights[name].shape != leaf.shape or weights[name].dtype != leaf.dtype:
-            raise InputError(f"the weight {name!r} has shape {weights[name].shape}; it should have {leaf.shape}")
-    return jax.tree_util.tree_map_with_path(lambda path, _: weights[f"actor.{_name(path)}"], actor)
+            given = f"shape {weights[name].shape} of {weights[name].dtype}"
+            raise InputError(f"the weight {name!r} has {given}; it should have {leaf.shape} of {leaf.dtype}")
+    return jax.tree_util.tree_map_with_path(lambda path, _: weights[f"actor.{_name(path)}"], shapes)

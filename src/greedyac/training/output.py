@@ -1,5 +1,6 @@
 """The folder that `greedyac train` writes: summary, curves, picture and a checkpoint per seed."""
 
+import contextlib
 import json
 import math
 import shutil
@@ -34,14 +35,17 @@ def output_folder(out: Path, overwrite: bool) -> Iterator[Path]:
     Refuses, before anything is trained, a folder that holds a result (unless `overwrite`) or can't be written. If the
     body fails, `out` is as it was.
     """
-    created = not out.exists()
-    held = _results(out)
-    if held and not overwrite:
-        raise InputError(f"output folder {str(out)!r} already holds a result ({held[0].name}); --overwrite replaces it")
+    created: list[Path] = []
     try:
+        held = _results(out)
+        if held and not overwrite:
+            known = f"already holds a result ({held[0].name}); --overwrite replaces it"
+            raise InputError(f"output folder {str(out)!r} {known}")
+        created = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=".writing-", dir=out))
     except OSError as error:
+        _remove_empty(created)
         raise InputError(f"output folder {str(out)!r} can't be written: {error.strerror}") from None
     try:
         yield staging
@@ -53,8 +57,14 @@ def output_folder(out: Path, overwrite: bool) -> Iterator[Path]:
                 path.unlink()
     finally:
         shutil.rmtree(staging, ignore_errors=True)
-        if created and not any(out.iterdir()):
-            out.rmdir()
+        _remove_empty(created)
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    """Remove those folders that are empty, the innermost first."""
+    with contextlib.suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _results(out: Path) -> list[Path]:

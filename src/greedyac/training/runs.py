@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from greedyac.agents import Agent, make_agent
 from greedyac.envs import Env, make_env
 from greedyac.errors import InputError
@@ -90,10 +92,11 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-def check_seeds(seeds: list[int]) -> list[int]:
+def check_seeds(seeds: list[Any]) -> list[int]:
     """The same seeds, if there are any, all in range and none twice."""
     if not seeds:
         raise InputError("no seeds were given; allowed: one or more whole numbers ≥ 0")
+    seeds = [int(seed) if isinstance(seed, np.integer) else seed for seed in seeds]
     for seed in seeds:
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
             raise InputError(f"seed {seed!r} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import polars as pl
 
-from greedyac.agents import find_agent, make_agent
+from greedyac.agents import Agent, find_agent, make_agent
 from greedyac.envs import make_env
-from greedyac.errors import InputError
-from greedyac.hypers import show, values_of
+from greedyac.errors import InputError, unknown
+from greedyac.hypers import hypers_of, show, values_of
 from greedyac.presets import preset as find_preset
 from greedyac.training.checkpoint import Policy, load
 from greedyac.training.loop import MIN_WIDTH, Program, static_part
@@ -106,10 +106,9 @@ def plan_runs(
     """The runs that a call of `train` asks for, all checked before anything compiles."""
     find_agent(agent)
     world = make_env(env, env_options)
-    fixed = {**(find_preset(preset, agent, env) if preset else {}), **hypers}
+    fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
     make_agent(agent, fixed)  # complains about a wrong name or value before the sweep does
-    for name, values in sweep.items():
-        _check_sweep(name, values, fixed)
+    sweep = {name: _sweep_values(find_agent(agent), name, values, hypers) for name, values in sweep.items()}
     all_seeds = _seed_list(seeds)
     runs = []
     for values in itertools.product(*sweep.values()):
@@ -121,20 +120,25 @@ def plan_runs(
     return runs
 
 
-def _check_sweep(name: str, values: object, fixed: Mapping[str, object]) -> None:
-    if name in fixed:
+def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping[str, object]) -> list[object]:
+    if name in hypers:
         raise InputError(f"{name} is given both as a value and in the sweep; allowed: one of them")
-    if isinstance(values, (str, Mapping)) or not isinstance(values, Iterable) or not list(values):
+    listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, Mapping)) else []
+    if not listed:
         raise InputError(f"the sweep of {name} = {values!r} is not allowed; allowed: a list of one or more values")
-    shown = [show(value) for value in values]
-    if len(set(shown)) < len(shown):
-        raise InputError(f"the sweep of {name} = {','.join(shown)} is not allowed; allowed: each value once")
+    known = hypers_of(agent)
+    if name not in known:
+        raise unknown(f"hyperparameter of {agent.name}", name, known)
+    checked: list[object] = [known[name].check(value) for value in listed]
+    if len(set(checked)) < len(checked):
+        raise InputError(f"the sweep of {name} = {show(checked)} is not allowed; allowed: each value once")
+    return checked
 
 
 def _seed_list(seeds: int | str | Iterable[int]) -> list[int]:
     if isinstance(seeds, str):
         return parse_seeds(seeds)
-    return check_seeds([seeds] if isinstance(seeds, int) else list(seeds))
+    return check_seeds(list(seeds) if isinstance(seeds, Iterable) else [seeds])
 
 
 def plan_chunks(runs: Sequence[Run], workers: int, folder: Path) -> list[Chunk]:

@@ -1,0 +1,152 @@
+"""Figures: that they draw whatever results hold, and that the lines are the numbers they claim to be."""
+
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from greedyac.analysis.figures import COLOURS, carried_forward, learning_curves
+from greedyac.training.rows import SCHEMA
+
+Curve = Sequence[float | None]
+RISING: Curve = [None, 1.0, 2.0, None]
+FALLING: Curve = [4.0, 3.0, None, -2.0]
+EMPTY: Curve = [None, None, None, None]
+
+
+def row(agent: str, env: str, curve: Curve, status: str = "done") -> dict[str, Any]:
+    known = {"agent": agent, "env": env, "curve": curve, "status": status, "curve_steps": 25.0, "steps": 100}
+    return {name: known.get(name) for name in SCHEMA}
+
+
+def frame(*rows: dict[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame(rows, SCHEMA)
+
+
+def drawn(figure: Figure) -> bytes:
+    """The figure as it would be saved; warnings are errors."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    return picture.getvalue()
+
+
+def mean_line(panel: Axes, agent: str) -> tuple[NDArray[Any], NDArray[Any], str]:
+    """Steps, values and label of the line of an agent's mean."""
+    [line] = [line for line in panel.lines if str(line.get_label()).startswith(f"{agent},")]
+    return np.asarray(line.get_xdata()), np.asarray(line.get_ydata()), str(line.get_label())
+
+
+def band(panel: Axes) -> dict[float, tuple[float, float]]:
+    """Steps → lowest and highest value of the only band."""
+    [area] = [area for area in panel.collections if isinstance(area, PolyCollection)]
+    values: dict[float, list[float]] = {}
+    for step, value in np.asarray(area.get_paths()[0].vertices):
+        values.setdefault(float(step), []).append(float(value))
+    return {step: (min(heights), max(heights)) for step, heights in values.items()}
+
+
+def test_carried_forward() -> None:
+    np.testing.assert_array_equal(carried_forward([None, 1.0, None, None, 3.0, None]), [np.nan, 1, 1, 1, 3, 3])
+    np.testing.assert_array_equal(carried_forward([2.0, None]), [2, 2])
+    np.testing.assert_array_equal(carried_forward([None, None]), [np.nan, np.nan])
+    np.testing.assert_array_equal(carried_forward([]), [])
+
+
+def test_mean_and_one_standard_error() -> None:
+    curves: list[Curve] = [[0.0, 1.0, 2.0, 3.0], [3.0, None, 5.0, None], [None, 1.0, 11.0, 3.0]]
+    figure = learning_curves(frame(*(row("greedy-ac", "Pendulum-CA", curve) for curve in curves)))
+    [panel] = figure.axes
+    # Carried forward: 0 1 2 3, 3 3 5 5, – 1 11 3.
+    steps, means, label = mean_line(panel, "greedy-ac")
+    assert steps.tolist() == [25, 50, 75, 100]
+    np.testing.assert_allclose(means, [3 / 2, 5 / 3, 6, 11 / 3])
+    assert label == "greedy-ac, mean of 3 runs"
+    errors = [  # the sample standard deviation over √n; two runs are known in the first bin, three in the others
+        math.sqrt(2 * 1.5**2 / 1) / math.sqrt(2),
+        math.sqrt((2 * (2 / 3) ** 2 + (4 / 3) ** 2) / 2) / math.sqrt(3),
+        math.sqrt((16 + 1 + 25) / 2) / math.sqrt(3),
+        math.sqrt((2 * (2 / 3) ** 2 + (4 / 3) ** 2) / 2) / math.sqrt(3),
+    ]
+    edges = band(panel)
+    for step, mean, error in zip(steps, means, errors, strict=True):
+        assert edges[step] == pytest.approx((mean - error, mean + error))
+    thin = [np.asarray(line.get_ydata()) for line in panel.lines if not str(line.get_label()).startswith("greedy-ac")]
+    np.testing.assert_array_equal(thin, [[0, 1, 2, 3], [3, 3, 5, 5], [np.nan, 1, 11, 3]])
+    drawn(figure)
+
+
+def test_mean_begins_where_the_first_episode_ended() -> None:
+    [panel] = learning_curves(frame(row("random", "Pendulum-CA", RISING), row("random", "Pendulum-CA", EMPTY))).axes
+    steps, means, _ = mean_line(panel, "random")
+    assert steps.tolist() == [50, 75, 100]
+    assert means.tolist() == [1, 2, 2]
+    assert band(panel) == {50: (1, 1), 75: (2, 2), 100: (2, 2)}  # one known run has no spread
+
+
+def test_a_single_run_has_no_band() -> None:
+    figure = learning_curves(frame(row("random", "Pendulum-CA", FALLING)))
+    [panel] = figure.axes
+    steps, means, label = mean_line(panel, "random")
+    assert (steps.tolist(), means.tolist(), label) == ([25, 50, 75, 100], [4, 3, 3, -2], "random, mean of 1 run")
+    assert not panel.collections
+    drawn(figure)
+
+
+def test_a_diverged_run_is_left_out() -> None:
+    rows = frame(
+        row("random", "Pendulum-CA", FALLING), row("random", "Pendulum-CA", [9.0, 9.0, None, None], "diverged")
+    )
+    [panel] = learning_curves(rows).axes
+    _, means, label = mean_line(panel, "random")
+    assert (means.tolist(), label) == ([4, 3, 3, -2], "random, mean of 1 run")
+
+
+@pytest.mark.parametrize("rows", [[(EMPTY, "done")], [(RISING, "diverged")], [(EMPTY, "done"), (EMPTY, "diverged")]])
+def test_nothing_to_draw_is_said(rows: list[tuple[Curve, str]]) -> None:
+    figure = learning_curves(frame(*(row("random", "Pendulum-CA", curve, status) for curve, status in rows)))
+    [panel] = figure.axes
+    assert [text.get_text() for text in panel.texts] == ["no finished episodes"]
+    assert panel.get_legend() is None
+    drawn(figure)
+
+
+def test_a_panel_per_environment_and_a_line_per_agent() -> None:
+    rows = [
+        row("greedy-ac", "Pendulum-CA", RISING),
+        row("greedy-ac", "Pendulum-CA", FALLING),
+        row("random", "Acrobot-DA[start=zero]", FALLING),
+        row("random", "Pendulum-CA", EMPTY),
+        row("random", "MountainCar-CA", EMPTY),
+        row("greedy-ac", "Acrobot-DA[start=zero]", FALLING),
+        row("greedy-ac", "Acrobot-DA[start=zero]", FALLING, "diverged"),
+    ]
+    figure = learning_curves(frame(*rows), title="a study")
+    assert [panel.get_title() for panel in figure.axes] == ["Pendulum-CA", "Acrobot-DA[start=zero]", "MountainCar-CA"]
+    legends = [panel.get_legend() for panel in figure.axes]
+    told = [[text.get_text() for text in legend.get_texts()] if legend else [] for legend in legends]
+    assert told == [["greedy-ac, mean of 2 runs"], ["random, mean of 1 run", "greedy-ac, mean of 1 run"], []]
+    picture = drawn(figure)
+    assert picture.startswith(b"\x89PNG")
+    assert drawn(learning_curves(frame(*rows), title="a study")) == picture
+
+
+def test_an_agent_keeps_its_colour_in_every_panel() -> None:
+    rows = [row(agent, env, FALLING) for env, agents in (("A", "xy"), ("B", "yx"), ("C", "y")) for agent in agents]
+    lines = [line for panel in learning_curves(frame(*rows)).axes for line in panel.lines]
+    told = {(str(line.get_label()).partition(",")[0], line.get_color()) for line in lines}
+    assert sorted(agent for agent, _ in told if agent in "xy") == ["x", "y"]
+
+
+def test_more_agents_than_colours_are_all_drawn() -> None:
+    agents = [f"agent-{index}" for index in range(len(COLOURS) + 1)]
+    [panel] = learning_curves(frame(*(row(agent, "Pendulum-CA", FALLING) for agent in agents))).axes
+    for agent in agents:
+        mean_line(panel, agent)
