@@ -1,0 +1,204 @@
+"""Networks against plain NumPy in float64: critics, initial weights, Adam and target averages."""
+
+import math
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+from numpy.typing import NDArray
+from scipy.stats import kstest
+
+from greedyac.nets import (
+    ContinuousCritic,
+    HeadsCritic,
+    IndexCritic,
+    Linear,
+    Trunk,
+    average,
+    initialised,
+    make_critic,
+    minimise,
+    moments,
+    select,
+)
+from greedyac.spaces import Box, Discrete, Spaces
+
+Net = TypeVar("Net")
+Floats = NDArray[np.float64]
+FEATURES, DIMS, COUNT, BATCH, SAMPLES = 3, 2, 4, 5, 6
+OBSERVATION = Box((-1.0,) * FEATURES, (1.0,) * FEATURES)
+CONTINUOUS = Spaces(OBSERVATION, Box((-1.0,) * DIMS, (1.0,) * DIMS))
+DISCRETE = Spaces(OBSERVATION, Discrete(COUNT))
+RNG = np.random.default_rng(0)
+OBSERVATIONS = RNG.normal(size=(BATCH, FEATURES)).astype(np.float32)
+ACTIONS = RNG.normal(size=(SAMPLES, BATCH, DIMS)).astype(np.float32)
+INDICES = RNG.integers(0, COUNT, (SAMPLES, BATCH))
+
+
+def randomised(net: Net, seed: int = 0) -> Net:
+    """The network with random weights and biases."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape).astype(np.float32)), net)
+
+
+def forward(net: Any, x: Floats) -> Floats:
+    """Layer by layer, ReLU between: every network here flattens to weight, bias, weight, bias, …"""
+    leaves = [np.asarray(leaf, np.float64) for leaf in jax.tree.leaves(net)]
+    pairs = list(zip(leaves[::2], leaves[1::2], strict=True))
+    for index, (weight, bias) in enumerate(pairs):
+        x = x @ weight + bias
+        if index < len(pairs) - 1:
+            x = np.maximum(x, 0)
+    return x
+
+
+@jax.jit
+def call(net: Any, *inputs: Array) -> Array:
+    return net(*inputs)
+
+
+fresh = jax.jit(initialised)
+
+
+def joined(observation: NDArray[Any], action: NDArray[Any]) -> Floats:
+    """Every action behind its state's observation: `[samples, batch, features + dims]`."""
+    return np.concatenate([np.broadcast_to(observation, (*action.shape[:-1], FEATURES)), action], -1, dtype=float)
+
+
+def close(ours: Array, expected: Floats) -> None:
+    assert ours.shape == expected.shape
+    np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_trunk_ends_with_relu() -> None:
+    trunk = randomised(Trunk(FEATURES, (7, 4)))
+    close(call(trunk, jnp.asarray(OBSERVATIONS)), np.maximum(forward(trunk, OBSERVATIONS.astype(float)), 0))
+
+
+@pytest.mark.parametrize("hidden", [(8,), (8, 5), (8, 5, 7)])
+def test_continuous_critic_values_the_observation_followed_by_the_action(hidden: tuple[int, ...]) -> None:
+    critic = randomised(ContinuousCritic(FEATURES, DIMS, hidden))
+    expected = forward(critic, joined(OBSERVATIONS, ACTIONS))[..., 0]
+    close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(ACTIONS[2])), expected[2])
+    close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(ACTIONS)), expected)
+
+
+def test_index_critic_takes_the_index_as_one_number() -> None:
+    critic = randomised(IndexCritic(FEATURES, COUNT, (8, 5)))
+    expected = forward(critic, joined(OBSERVATIONS, INDICES[..., None].astype(float)))[..., 0]
+    close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(INDICES)), expected)
+
+
+def test_heads_critic_has_one_output_per_action() -> None:
+    critic = randomised(HeadsCritic(FEATURES, COUNT, (8, 5)))
+    expected = forward(critic, OBSERVATIONS.astype(float))
+    close(critic.values(jnp.asarray(OBSERVATIONS)), expected)
+    close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(INDICES)), expected[np.arange(BATCH), INDICES])
+
+
+@pytest.mark.parametrize("kind", [IndexCritic, HeadsCritic])
+def test_values_are_those_of_each_action_by_itself(kind: Any) -> None:
+    critic = randomised(kind(FEATURES, COUNT, (8,)))
+    observation = jnp.asarray(OBSERVATIONS)
+    each = [call(critic, observation, np.full(BATCH, action)) for action in range(COUNT)]
+    close(critic.values(observation), np.stack(each, -1))
+
+
+def test_select_takes_the_named_entry_and_ignores_nan_and_inf_elsewhere() -> None:
+    rows = jnp.array([[1.0, 2.0, math.nan], [4.0, math.inf, 6.0]])
+    np.testing.assert_array_equal(select(rows, jnp.array([1, 2])), [2, 6])
+    np.testing.assert_array_equal(select(rows, jnp.array([[0, 0], [1, 1], [2, 2]])), [[1, 4], [2, np.inf], [np.nan, 6]])
+
+
+@pytest.mark.parametrize(
+    ("spaces", "name", "kind"),
+    [
+        (CONTINUOUS, "heads", ContinuousCritic),
+        (CONTINUOUS, "index", ContinuousCritic),
+        (DISCRETE, "heads", HeadsCritic),
+        (DISCRETE, "index", IndexCritic),
+    ],
+)
+def test_make_critic_fits_the_spaces(spaces: Spaces, name: str, kind: type[Any]) -> None:
+    critic = jax.eval_shape(lambda: make_critic(jax.random.key(0), spaces, (8, 5), name))
+    assert isinstance(critic, kind)
+    inputs = {ContinuousCritic: FEATURES + DIMS, IndexCritic: FEATURES + 1, HeadsCritic: FEATURES}[kind]
+    outputs = COUNT if kind is HeadsCritic else 1
+    shapes = [leaf.shape for leaf in jax.tree.leaves(critic)]
+    assert shapes == [(inputs, 8), (8,), (8, 5), (5,), (5, outputs), (outputs,)]
+
+
+LAYERS = (Linear(40, 60), Linear(60, 40))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_initial_weights_are_uniform_up_to_the_xavier_bound_with_relu_gain(seed: int) -> None:
+    layers = fresh(jax.random.key(seed), LAYERS)
+    for layer in layers:
+        weight = np.asarray(layer.weight, np.float64)
+        bound = math.sqrt(2) * math.sqrt(6 / sum(weight.shape))
+        assert np.abs(weight).max() <= bound
+        assert (
+            kstest(weight.ravel(), "uniform", (-bound, 2 * bound)).pvalue > 1e-3
+        )  # ten seeds × two layers: lowest 0.06
+
+
+def test_initial_biases_are_zero() -> None:
+    for layer in fresh(jax.random.key(0), LAYERS):
+        np.testing.assert_array_equal(layer.bias, np.zeros_like(layer.bias))
+
+
+def test_initial_weights_differ_between_keys_and_between_layers_and_repeat_with_a_key() -> None:
+    first, again, other = (fresh(jax.random.key(seed), LAYERS) for seed in (0, 0, 1))
+    assert all((one.weight == two.weight).all() for one, two in zip(first, again, strict=True))
+    for one, two in [(first[0], first[1]), (first[0], other[0]), (first[1], other[1])]:
+        correlation = np.corrcoef(np.ravel(one.weight), np.ravel(two.weight))[0, 1]
+        assert abs(correlation) < 0.1  # 2,400 pairs: standard error 0.02
+
+
+SLOPE, CURVATURE = np.array([3.0, -0.5, 1e-8, 0.0]), np.array([0.1, 2.0, 0.0, 0.0])  # 1e-8: as small as Adam's ε
+START = np.array([1.0, -1.0, 0.5, 2.0])
+
+
+def loss(weight: Array) -> Array:
+    return (jnp.asarray(SLOPE, jnp.float32) * weight + 0.5 * jnp.asarray(CURVATURE, jnp.float32) * weight**2).sum()
+
+
+def adam_by_hand(weight: Floats, step_size: float, steps: int) -> tuple[Floats, float]:
+    """The weights after some steps, and the loss before the last one."""
+    first, second, value = np.zeros(4), np.zeros(4), math.nan
+    for step in range(1, steps + 1):
+        value = float((SLOPE * weight + 0.5 * CURVATURE * weight**2).sum())
+        gradient = SLOPE + CURVATURE * weight
+        first = 0.9 * first + 0.1 * gradient
+        second = 0.999 * second + 0.001 * gradient**2
+        direction = first / (1 - 0.9**step) / (np.sqrt(second / (1 - 0.999**step)) + 1e-8)
+        weight = weight - step_size * direction
+    return weight, value
+
+
+def test_minimise_is_adam_by_hand_with_a_step_size_per_lane() -> None:
+    step_sizes = np.array([0.3, 0.01], np.float32)
+    step = jax.jit(jax.vmap(lambda weight, adam, size: minimise(loss, weight, adam, size)))
+    weights = jnp.asarray(np.stack([START, START]), jnp.float32)
+    adam = jax.vmap(moments)(weights)
+    for steps in (1, 2, 3):
+        weights, adam, value = step(weights, adam, step_sizes)
+        for lane, step_size in enumerate(step_sizes):
+            expected, expected_loss = adam_by_hand(START, float(step_size), steps)
+            # 1 − 0.999ᵗ in float32 is good to 6e-5, of which the square root takes half
+            np.testing.assert_allclose(weights[lane], expected, rtol=0, atol=1e-4 * step_size)
+            np.testing.assert_allclose(value[lane], expected_loss, rtol=1e-4)
+
+
+def test_average_moves_the_slow_network_by_the_rate() -> None:
+    slow, fast = randomised(LAYERS, 1), randomised(LAYERS, 2)
+    expected = [
+        0.75 * np.asarray(old, float) + 0.25 * np.asarray(new, float)
+        for old, new in zip(jax.tree.leaves(slow), jax.tree.leaves(fast), strict=True)
+    ]
+    for leaf, by_hand in zip(jax.tree.leaves(average(slow, fast, 0.25)), expected, strict=True):
+        np.testing.assert_allclose(leaf, by_hand, rtol=1e-5, atol=1e-6)
