@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint clean
+.PHONY: setup demo test test-all lint clean
 
 setup: $(READY)
 
@@ -18,6 +18,9 @@ demo: setup
 	$(BIN)/greedyac demo
 
 test: setup lint
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
+
+test-all: setup lint
 	$(BIN)/pytest -n 2 --dist loadfile
 
 lint: setup

@@ -348,13 +348,13 @@ def test_wrapping_keeps_the_angle_modulo_a_turn() -> None:
     [
         ("Pendulm-CA", {}, ["environment 'Pendulm-CA'", "did you mean 'Pendulum-CA'?", "MountainCar-DA"]),
         ("pendulum-ca", {}, ["did you mean 'Pendulum-CA'?"]),
-        ("Swimmer", {}, ["Allowed: MountainCar-CA"]),
+        ("Swimmer", {}, ["allowed: MountainCar-CA"]),
         (
             "Acrobot-CA",
             {"strt": "zero"},
             ["option of Acrobot-CA 'strt'", "did you mean 'start'?", "time_limit"],
         ),
-        ("Pendulum-CA", {"start": "zero"}, ["option of Pendulum-CA 'start'", "Allowed: time_limit"]),
+        ("Pendulum-CA", {"start": "zero"}, ["option of Pendulum-CA 'start'", "allowed: time_limit"]),
         ("Pendulum-CA", {"continuous": False}, ["option of Pendulum-CA 'continuous'"]),
         ("Acrobot-DA", {"start": "random"}, ["start 'random'", "uniform, zero"]),
         ("MountainCar-CA", {"time_limit": 0}, ["time_limit = 0 is not allowed", "whole number ≥ 1"]),

@@ -4,7 +4,7 @@ Sampled actions of one state stand on the leading axis: `[samples, batch, ...]`.
 """
 
 import math
-from decimal import Decimal
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +14,18 @@ ENTROPY_ESTIMATORS = ("score", "exact", "released")
 
 
 def elite_count(elite_fraction: float, samples: int) -> int:
-    """h = ⌈ρN⌉ by decimal arithmetic, so that 0.1 × 30 gives 3 and not 4."""
-    return math.ceil(Decimal(repr(elite_fraction)) * samples)
+    """h = ⌈ρN⌉ with the ρ that was meant: 0.1 × 30 gives 3 and 1/11 × 11 gives 1, though floats would give more."""
+    return math.ceil(_meant(elite_fraction) * samples)
 
 
 def greedy_suffices(elite_fraction: float, actions: int) -> bool:
     """Whether |A| ≤ 1/ρ: the top percentile of so few actions is the greedy one, and no proposal is needed."""
-    return Decimal(repr(elite_fraction)) * actions <= 1
+    return _meant(elite_fraction) * actions <= 1
+
+
+def _meant(fraction: float) -> Fraction:
+    """The simple fraction next to a float: 1/10 for 0.1, whose float is a little more."""
+    return Fraction(fraction).limit_denominator(10**9)
 
 
 def elites(actions: Array, values: Array, count: int) -> Array:
@@ -29,7 +34,7 @@ def elites(actions: Array, values: Array, count: int) -> Array:
     `actions: [samples, batch, ...]`, `values: [samples, batch]` → `[count, batch, ...]`. Of equal values the one
     sampled first is taken first; NaN counts as −∞.
     """
-    ranked = jnp.where(jnp.isnan(values), -jnp.inf, values)
+    ranked = jnp.where(jnp.isnan(values), -jnp.inf, jnp.where(values == 0, 0.0, values))  # top_k puts −0 below 0
     _, best = jax.lax.top_k(jnp.moveaxis(ranked, 0, -1), count)
     best = jnp.moveaxis(best, -1, 0)
     return jnp.take_along_axis(actions, best.reshape(best.shape + (1,) * (actions.ndim - best.ndim)), 0)

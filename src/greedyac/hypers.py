@@ -67,9 +67,9 @@ class Hyper:
     def check(self, value: object) -> Value:
         """`value` in the field's own type, or an `InputError` that names the value and what is allowed."""
         if self.choices:
-            if value not in self.choices:
+            if not isinstance(value, str) or value not in self.choices:
                 raise unknown(self.name, str(value), self.choices)
-            return str(value)
+            return value
         if self.type is bool:
             if not isinstance(value, bool):
                 raise self._refused(value)
@@ -94,13 +94,13 @@ class Hyper:
             raise self._refused(text) from None
 
     def _check_number(self, value: object) -> float | int:
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.number)):
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
             raise self._refused(value)
         try:
-            number = float(value)
+            number = float(value) + 0.0  # −0 becomes 0: one setting, one id
         except OverflowError:
             raise self._refused(value) from None
-        if self.type is int and not number.is_integer():
+        if self.type is int and not (number.is_integer() and abs(number) < 2**53):
             raise self._refused(value)
         inside = (
             math.isfinite(number)
@@ -138,7 +138,9 @@ def show(value: object) -> str:
         return ",".join(show(part) for part in value)
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:g}" if float(f"{value:g}") == value else repr(float(value))
+    return repr(value) if isinstance(value, str) and not value.isprintable() else str(value)
 
 
 def swept(default: float, *, help: str, absent: object = _NEVER, **limits: float) -> Any:

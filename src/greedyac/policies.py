@@ -44,8 +44,8 @@ class ClippedGaussian(NamedTuple):
         return (self.log_std + 0.5 * math.log(2 * math.pi * math.e)).sum(-1)
 
     def mode(self) -> Array:
-        """The most likely action: the mean, which lies within the range."""
-        return self.mean
+        """The most likely action: the mean; clipped, as rounding can carry it an ulp beyond the range."""
+        return jnp.clip(self.mean, self.low, self.high)
 
 
 class Softmax(NamedTuple):

@@ -28,7 +28,7 @@ def learning_curves(rows: pl.DataFrame, title: str = "") -> Figure:
         panel.grid(alpha=0.25, linewidth=0.6)
         panel.spines[["top", "right"]].set_visible(False)
         if panel.has_data():
-            panel.legend(frameon=False, fontsize=9, loc="best")
+            panel.legend(frameon=False, fontsize=9, loc="lower right")
         else:
             panel.text(0.5, 0.5, "no finished episodes", ha="center", transform=panel.transAxes)
     figure.axes[0].set_ylabel("return of an episode")
@@ -49,7 +49,7 @@ def _draw_agent(panel: Axes, runs: pl.DataFrame, agent: str, colour: str) -> Non
     counts = (~np.isnan(matrix)).sum(0)
     known = counts > 0
     mean = np.nanmean(matrix[:, known], axis=0)
-    label = f"{agent}, mean of {len(matrix)} run{'s' * (len(matrix) > 1)}"
+    label = f"{agent}, mean of {len(matrix)} runs ± standard error" if len(matrix) > 1 else f"{agent}, one run"
     panel.plot(steps[known], mean, color=colour, linewidth=2, label=label)
     if len(matrix) > 1:
         error = np.nanstd(matrix[:, known], axis=0) / np.sqrt(np.maximum(counts[known] - 1, 1))

@@ -116,7 +116,8 @@ def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
         "best return",
         "run-steps/s",
     ):
-        table.add_column(heading, justify="left" if heading in ("agent", "environment") else "right")
+        name = heading in ("agent", "environment")
+        table.add_column(heading, justify="left" if name else "right", no_wrap=name)
     for summary in summaries:
         means = [summary[key]["mean"] for key in ("average_return", "final_return", "best_return")]
         rate = summary["run_steps_per_second"]

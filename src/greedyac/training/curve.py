@@ -64,7 +64,7 @@ def record(curve: Curve, edges: Array, time: Array, reward: Array, ended: Array,
     overlap = jnp.minimum(edges[1:], time + 1) - jnp.maximum(edges[:-1], curve.start)
     steps = jnp.where(finished, jnp.maximum(overlap, 0), 0)
     return Curve(
-        total=curve.total + jnp.where(finished, running, 0) * steps,
+        total=curve.total + jnp.where(steps > 0, running, 0) * steps,
         steps=curve.steps + steps,
         best=jnp.where(finished, jnp.maximum(curve.best, running), curve.best),
         episodes=curve.episodes + ended,

@@ -85,7 +85,8 @@ class Program:
                 batch = replay.sample(memory, self.env.spaces, replay_key, agent.batch_size, time)
                 learner, metrics = agent.update(learner, batch, stream_key(key, Stream.UPDATE, time))
 
-        finite = jnp.isfinite(jnp.stack([moved.reward, moved.observation.sum(), *metrics.values()])).all()
+        seen_numbers = [moved.reward, lane.curve.running + moved.reward, moved.observation.sum(), *metrics.values()]
+        finite = jnp.isfinite(jnp.stack(seen_numbers)).all()
         diverged_at = jnp.where((lane.diverged_at < 0) & ~finite, time, lane.diverged_at)
         ended = moved.terminated | moved.truncated
         recorded = curve.record(lane.curve, edges, time, moved.reward, ended, diverged_at < 0)

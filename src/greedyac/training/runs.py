@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from greedyac.agents import Agent, make_agent
 from greedyac.envs import Env, make_env
 from greedyac.errors import InputError
-from greedyac.hypers import hashed_values, show
+from greedyac.hypers import hashed_values, hypers_of, show, values_of
 from greedyac.training.streams import MAX_SEED
 
 
@@ -36,8 +37,11 @@ class Run:
 
     @property
     def env_label(self) -> str:
-        """The environment's name, with the options that were given: `Acrobot-CA[start=zero]`."""
-        options = ",".join(f"{name}={show(value)}" for name, value in sorted(self.env_options.items()))
+        """The environment's name, with the options that differ from its defaults: `Acrobot-CA[start=zero]`."""
+        env = self.make_env()
+        defaults = {name: hyper.default for name, hyper in hypers_of(type(env)).items()}
+        changed = {name: value for name, value in values_of(env).items() if value != defaults[name]}
+        options = ",".join(f"{name}={show(value)}" for name, value in sorted(changed.items()))
         return f"{self.env}[{options}]" if options else self.env
 
     @property
@@ -89,7 +93,7 @@ def parse_seeds(text: str) -> list[int]:
 
 
 def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) < 100
 
 
 def check_seeds(seeds: list[Any]) -> list[int]:
@@ -101,7 +105,7 @@ def check_seeds(seeds: list[Any]) -> list[int]:
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
             raise InputError(f"seed {seed!r} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
     if len(set(seeds)) < len(seeds):
-        twice = next(seed for index, seed in enumerate(seeds) if seed in seeds[:index])
+        [(twice, _)] = Counter(seeds).most_common(1)
         raise InputError(f"seed {twice} was given twice; allowed: each seed once")
     return seeds
 
