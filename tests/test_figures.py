@@ -68,7 +68,7 @@ def test_mean_and_one_standard_error() -> None:
     steps, means, label = mean_line(panel, "greedy-ac")
     assert steps.tolist() == [25, 50, 75, 100]
     np.testing.assert_allclose(means, [3 / 2, 5 / 3, 6, 11 / 3])
-    assert label == "greedy-ac, mean of 3 runs"
+    assert label == "greedy-ac, mean of 3 runs ± standard error"
     errors = [  # the sample standard deviation over √n; two runs are known in the first bin, three in the others
         math.sqrt(2 * 1.5**2 / 1) / math.sqrt(2),
         math.sqrt((2 * (2 / 3) ** 2 + (4 / 3) ** 2) / 2) / math.sqrt(3),
@@ -95,7 +95,7 @@ def test_a_single_run_has_no_band() -> None:
     figure = learning_curves(frame(row("random", "Pendulum-CA", FALLING)))
     [panel] = figure.axes
     steps, means, label = mean_line(panel, "random")
-    assert (steps.tolist(), means.tolist(), label) == ([25, 50, 75, 100], [4, 3, 3, -2], "random, mean of 1 run")
+    assert (steps.tolist(), means.tolist(), label) == ([25, 50, 75, 100], [4, 3, 3, -2], "random, one run")
     assert not panel.collections
     drawn(figure)
 
@@ -106,7 +106,7 @@ def test_a_diverged_run_is_left_out() -> None:
     )
     [panel] = learning_curves(rows).axes
     _, means, label = mean_line(panel, "random")
-    assert (means.tolist(), label) == ([4, 3, 3, -2], "random, mean of 1 run")
+    assert (means.tolist(), label) == ([4, 3, 3, -2], "random, one run")
 
 
 @pytest.mark.parametrize("rows", [[(EMPTY, "done")], [(RISING, "diverged")], [(EMPTY, "done"), (EMPTY, "diverged")]])
@@ -132,7 +132,7 @@ def test_a_panel_per_environment_and_a_line_per_agent() -> None:
     assert [panel.get_title() for panel in figure.axes] == ["Pendulum-CA", "Acrobot-DA[start=zero]", "MountainCar-CA"]
     legends = [panel.get_legend() for panel in figure.axes]
     told = [[text.get_text() for text in legend.get_texts()] if legend else [] for legend in legends]
-    assert told == [["greedy-ac, mean of 2 runs"], ["random, mean of 1 run", "greedy-ac, mean of 1 run"], []]
+    assert told == [["greedy-ac, mean of 2 runs ± standard error"], ["random, one run", "greedy-ac, one run"], []]
     picture = drawn(figure)
     assert picture.startswith(b"\x89PNG")
     assert drawn(learning_curves(frame(*rows), title="a study")) == picture

@@ -28,7 +28,7 @@ def learning_curves(rows: pl.DataFrame, title: str = "") -> Figure:
         panel.grid(alpha=0.25, linewidth=0.6)
         panel.spines[["top", "right"]].set_visible(False)
         if panel.has_data():
-            panel.legend(frameon=False, fontsize=9, loc="lower right")
+            panel.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
         else:
             panel.text(0.5, 0.5, "no finished episodes", ha="center", transform=panel.transAxes)
     figure.axes[0].set_ylabel("return of an episode")
