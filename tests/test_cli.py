@@ -279,7 +279,7 @@ def test_eval_of_what_is_no_checkpoint(refused: Refused, checkpoint: Path, kind:
         (["--episodes", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),
         (["--episodes", "-3"], "'-3' is not allowed; allowed: whole number ≥ 1"),
         (["--episodes", "2.5"], "'2.5' is not allowed; allowed: whole number ≥ 1"),
-        (["--seed", "-1"], "seed -1 is not allowed; allowed: whole number ≥ 0 and ≤ 4294967295"),
+        (["--seed", "-1"], "seed = -1 is not allowed; allowed: whole number ≥ 0 and ≤ 4294967295"),
         (["--seed", "x"], "'x'"),
         (["--epsodes", "3"], "unknown option '--epsodes' … mean '--episodes'?"),
     ],

@@ -106,7 +106,7 @@ def test_a_diverged_run_is_left_out() -> None:
     )
     [panel] = learning_curves(rows).axes
     _, means, label = mean_line(panel, "random")
-    assert (means.tolist(), label) == ([4, 3, 3, -2], "random, one run")
+    assert (means.tolist(), label) == ([4, 3, 3, -2], "random, one run, 1 diverged")
 
 
 @pytest.mark.parametrize("rows", [[(EMPTY, "done")], [(RISING, "diverged")], [(EMPTY, "done"), (EMPTY, "diverged")]])
@@ -132,7 +132,11 @@ def test_a_panel_per_environment_and_a_line_per_agent() -> None:
     assert [panel.get_title() for panel in figure.axes] == ["Pendulum-CA", "Acrobot-DA[start=zero]", "MountainCar-CA"]
     legends = [panel.get_legend() for panel in figure.axes]
     told = [[text.get_text() for text in legend.get_texts()] if legend else [] for legend in legends]
-    assert told == [["greedy-ac, mean of 2 runs ± standard error"], ["random, one run", "greedy-ac, one run"], []]
+    assert told == [
+        ["greedy-ac, mean of 2 runs ± standard error"],
+        ["random, one run", "greedy-ac, one run, 1 diverged"],
+        [],
+    ]
     picture = drawn(figure)
     assert picture.startswith(b"\x89PNG")
     assert drawn(learning_curves(frame(*rows), title="a study")) == picture

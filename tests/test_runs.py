@@ -142,18 +142,18 @@ def test_seeds_that_are_no_numbers_are_refused(text: str) -> None:
 def test_seeds_backwards_twice_too_large_or_too_many_are_refused() -> None:
     refused("the range 3-1 runs backwards", parse_seeds, "0,3-1")
     refused("seed 2 was given twice", parse_seeds, "0-3,2")
-    refused("seed 4294967296 is not allowed; allowed: whole number ≥ 0 and ≤ 4294967295", parse_seeds, "4294967296")
+    refused("seed = 4294967296 is not allowed; allowed: whole number ≥ 0 and ≤ 4294967295", parse_seeds, "4294967296")
     refused("too many", parse_seeds, "0-1000000")
     assert len(parse_seeds("1-1000000")) == 1_000_000
     refused("no seeds", check_seeds, [])
-    for seed in (-1, True, 1.0, MAX_SEED + 1, "1"):
-        refused(f"seed {seed!r} is not allowed", check_seeds, [seed])
+    for seed in (-1, True, 1.5, MAX_SEED + 1, "1"):
+        refused(f"seed = {show(seed)} is not allowed", check_seeds, [seed])
 
 
 def test_steps_are_a_whole_number_that_a_counter_holds() -> None:
     assert [check_steps(steps) for steps in (1, 100, 2**31 - 1)] == [1, 100, 2**31 - 1]
     for steps in (0, -5, 2**31, True, "10", 2.5, None):
-        refused(f"steps = {show(steps)} is not allowed; allowed: whole number ≥ 1 and < 2147483648", check_steps, steps)
+        refused(f"steps = {show(steps)} is not allowed; allowed: whole number ≥ 1 and ≤ 2147483647", check_steps, steps)
 
 
 RATE = Hyper("rate", float, 0.5, "swept", "", above=0, at_most=1)

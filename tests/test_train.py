@@ -15,9 +15,9 @@ from rich.console import Console
 
 import greedyac
 from greedyac.cli import main
+from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
 from greedyac.envs import ENVS
-from greedyac.training.output import write_result
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult, plan_chunks, plan_runs
@@ -222,7 +222,7 @@ def test_chunks_hold_every_run_once(seeds: range, workers: int) -> None:
         ),
         ("Pendulum-CA", {"sweep": {"batch_size": [4, 200_000]}}, "batch_size = 200000 is not allowed with replay"),
         ("Pendulum-CA", {"seeds": []}, "no seeds were given"),
-        ("Pendulum-CA", {"seeds": [0, True]}, "seed True is not allowed"),
+        ("Pendulum-CA", {"seeds": [0, True]}, "seed = true is not allowed"),
         ("Pendulum-CA", {"seeds": 1.5}, "1.5"),
         ("Pendulum-CA", {"seeds": "0-x"}, "seeds '0-x' are not allowed"),
         ("Pendulum-CA", {"steps": 2.5}, "steps = 2.5 is not allowed; allowed: whole number ≥ 1"),

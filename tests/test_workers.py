@@ -143,7 +143,7 @@ def test_ctrl_c_before_any_run_has_finished(start: Start) -> None:
     workers = training.workers()
     training.process.send_signal(signal.SIGINT)
     code, complaints = training.end()
-    assert complaints == ["greedyac: stopped; 0 of 4 runs had finished", "greedyac: nothing was written"]
+    assert complaints == ["greedyac: stopped; 0 of 4 runs had finished, nothing was written"]
     assert code == 130
     wait_for(lambda: not any(map(alive, workers)), "the workers to end")
     assert_nothing_is_left(training)
@@ -156,7 +156,7 @@ def test_ctrl_c_keeps_the_runs_that_had_finished(start: Start) -> None:
     wait_for(lambda: list(training.temporary.glob("greedyac-*/chunk-0.parquet")), "the first runs to finish")
     training.process.send_signal(signal.SIGINT)
     code, complaints = training.end()
-    assert complaints == ["greedyac: stopped; 5 of 9 runs had finished"]
+    assert complaints == ["greedyac: stopped; 5 of 9 runs had finished, they are kept"]
     assert code == 130
     assert not alive(worker)
 
@@ -182,7 +182,9 @@ def test_a_killed_worker_is_told_in_one_line(start: Start) -> None:
     os.kill(workers[0], signal.SIGKILL)
     code, complaints = training.end()
     [complaint] = complaints
-    assert complaint == "greedyac: error: a worker process died (signal 9) and took its runs with it"
+    assert (
+        complaint == "greedyac: error: a worker process died (signal 9); 0 of 4 runs had finished, nothing was written"
+    )
     assert code == 1
     assert not any(map(alive, workers))
     assert_nothing_is_left(training)

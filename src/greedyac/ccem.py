@@ -15,7 +15,7 @@ ENTROPY_ESTIMATORS = ("score", "exact", "released")
 
 def elite_count(elite_fraction: float, samples: int) -> int:
     """h = ⌈ρN⌉ with the ρ that was meant: 0.1 × 30 gives 3 and 1/11 × 11 gives 1, though floats would give more."""
-    return math.ceil(_meant(elite_fraction) * samples)
+    return max(1, math.ceil(_meant(elite_fraction) * samples))
 
 
 def greedy_suffices(elite_fraction: float, actions: int) -> bool:

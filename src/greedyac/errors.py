@@ -5,6 +5,7 @@ The command line prints an `InputError` as one line and exits with code 2; in Py
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class InputError(ValueError):
@@ -12,12 +13,14 @@ class InputError(ValueError):
 
 
 class WorkerError(RuntimeError):
-    """A worker process died, or could not train its runs."""
+    """A worker process died, or could not train its runs; `result` holds the runs that had finished."""
+
+    result: Any = None
 
 
 def unknown(kind: str, value: str, allowed: Iterable[str]) -> InputError:
     """An error that names an unknown `value`, its nearest match if there is one, and all that is allowed."""
-    allowed = list(allowed)
+    value, allowed = str(value), list(allowed)
     folded = {name.casefold(): name for name in allowed}
     close = difflib.get_close_matches(value.casefold(), folded, n=1, cutoff=0.5)
     hint = f"; did you mean {folded[close[0]]!r}?" if close else ""

@@ -143,6 +143,13 @@ def show(value: object) -> str:
     return repr(value) if isinstance(value, str) and not value.isprintable() else str(value)
 
 
+def whole(name: str, value: object, low: int, high: int) -> int:
+    """`value` as a whole number from `low` to `high`, or an `InputError`."""
+    number = Hyper(name, int, low, "static", "", at_least=low, at_most=high).check(value)
+    assert isinstance(number, int)
+    return number
+
+
 def swept(default: float, *, help: str, absent: object = _NEVER, **limits: float) -> Any:
     """A dataclass field that may differ between the lanes of one compiled program."""
     return _field(default, "swept", help, absent, (), limits)

@@ -12,7 +12,7 @@ from greedyac.replay import Batch
 from greedyac.spaces import Spaces
 
 Metrics = dict[str, Array]
-"""Scalars of one update. All are finite in a healthy run: a NaN or inf here marks a run as diverged."""
+"""Scalars of one update. A NaN or inf here, or among the numbers of the state, marks a run as diverged."""
 
 
 class Agent(Protocol):

@@ -50,6 +50,8 @@ def _draw_agent(panel: Axes, runs: pl.DataFrame, agent: str, colour: str) -> Non
     known = counts > 0
     mean = np.nanmean(matrix[:, known], axis=0)
     label = f"{agent}, mean of {len(matrix)} runs ± standard error" if len(matrix) > 1 else f"{agent}, one run"
+    if diverged := len(runs) - len(healthy):
+        label += f", {diverged} diverged"
     panel.plot(steps[known], mean, color=colour, linewidth=2, label=label)
     if len(matrix) > 1:
         error = np.nanstd(matrix[:, known], axis=0) / np.sqrt(np.maximum(counts[known] - 1, 1))

@@ -17,12 +17,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(error, 2)
     except WorkerError as error:
         return _complain(error, 1)
-    except KeyboardInterrupt:
-        print("greedyac: stopped; nothing was written", file=sys.stderr)
-        return 130
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output, as in `greedyac envs | head`, has seen enough
         return 0
+    except OSError as error:
+        return _complain(error, 1)
+    except KeyboardInterrupt:
+        print("greedyac: stopped; nothing was written", file=sys.stderr)
+        return 130
 
 
 def _complain(error: Exception, code: int) -> int:

@@ -25,11 +25,9 @@ def run(options: Any) -> int:
     """Evaluate and print."""
     from greedyac.training.checkpoint import load
     from greedyac.training.evaluate import evaluate
-    from greedyac.training.runs import check_seeds
 
-    [seed] = check_seeds([options.seed])
     policy = load(options.checkpoint)
-    result = evaluate(policy, options.episodes, seed, deterministic=not options.stochastic)
+    result = evaluate(policy, options.episodes, options.seed, deterministic=not options.stochastic)
     if options.json:
         returns = [value if math.isfinite(value) else None for value in result.returns]
         known = {"mean": result.mean, "interval": result.interval} if None not in returns else {}

@@ -12,7 +12,7 @@ from greedyac.agents import AGENTS, find_agent
 from greedyac.cli.parser import Parser, whole_number
 from greedyac.cli.progress import ProgressReport
 from greedyac.envs import make_env
-from greedyac.errors import InputError, unknown
+from greedyac.errors import InputError, WorkerError, unknown
 from greedyac.hypers import hypers_of, show
 from greedyac.presets import PRESETS
 
@@ -66,28 +66,33 @@ def run(options: Any) -> int:
     }
     env_options = parse_env_options(options.env, options.env_option)
 
-    from greedyac.training.output import first_free, output_folder, write_result
+    from greedyac.cli.output import first_free, output_folder, write_result
     from greedyac.training.train import Interrupted, plan_runs, train_runs, worker_count
 
     runs = plan_runs(options.agent, options.env, options.steps, options.seeds, options.preset, env_options, {}, hypers)
-    out = options.out or first_free(f"runs/{options.agent}-{options.env}")
-    interrupted = False
-    with output_folder(out, options.overwrite) as folder:
+    workers = worker_count(options.workers)
+    stopped: Interrupted | WorkerError | None = None
+    with output_folder(options.out or first_free(f"runs/{options.agent}-{options.env}"), options.overwrite) as output:
         try:
             with ProgressReport(f"{options.agent} on {runs[0].env_label}") as report:
-                result = train_runs(runs, worker_count(options.workers), report)
-        except Interrupted as interruption:
-            result, interrupted = interruption.result, True
+                result = train_runs(runs, workers, report)
+        except (Interrupted, WorkerError) as error:
+            stopped, result = error, error.result
         if result.policies:
-            summary = write_result(result, folder)
-    if interrupted:
-        print(f"greedyac: stopped; {len(result.policies)} of {len(runs)} runs had finished", file=sys.stderr)
+            summary = write_result(result, output.staging)
+            output.publish(complete=stopped is None)
+    if stopped is not None:
+        kept = "they are kept" if result.policies else "nothing was written"
+        finished = f"{len(result.policies)} of {len(runs)} runs had finished"
+        print(f"greedyac: {_reason(stopped)}; {finished}, {kept}", file=sys.stderr)
     if result.policies:
         print_summary(Console(highlight=False), [summary])
-        print(f"written to {out}/: summary.json, curves.parquet, curves.png, seed-<n>.safetensors")
-    elif interrupted:
-        print("greedyac: nothing was written", file=sys.stderr)
-    return 130 if interrupted else 0
+        print(f"written to {output.out}/: summary.json, curves.parquet, curves.png, seed-<n>.safetensors")
+    return 0 if stopped is None else 1 if isinstance(stopped, WorkerError) else 130
+
+
+def _reason(stopped: BaseException) -> str:
+    return f"error: {' '.join(str(stopped).splitlines())}" if isinstance(stopped, WorkerError) else "stopped"
 
 
 def parse_env_options(env: str, given: list[str]) -> dict[str, object]:

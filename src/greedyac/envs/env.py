@@ -42,7 +42,9 @@ class Env(ABC):
     """The continuous actions; the discrete ones are its lowest, its middle and its highest."""
 
     continuous: bool = True
-    time_limit: int = static(1000, help="steps after which an episode is cut without terminating", at_least=1)
+    time_limit: int = static(
+        1000, help="steps after which an episode is cut without terminating", at_least=1, at_most=2**31 - 1
+    )
 
     @property
     def spaces(self) -> Spaces:
@@ -67,7 +69,7 @@ class Env(ABC):
         return EnvState(physics, jnp.int32(0)), self.observe(physics)
 
     def step(self, state: EnvState, action: Array, key: Array) -> tuple[EnvState, Transition]:
-        """One step of time. `key` is for environments with random moves; none of these three has any."""
+        """One step of time. `key` is for environments that move at random."""
         physics, reward, terminated = self.move(state.physics, self._force(action))
         time = state.time + 1
         truncated = (time >= self.time_limit) & ~terminated

@@ -12,9 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from greedyac import spaces as spaces_module
-from greedyac.agents import Agent
 from greedyac.errors import InputError
-from greedyac.spaces import Spaces
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps
 from greedyac.training.streams import Stream, stream_key
@@ -33,11 +31,11 @@ class Prediction(NamedTuple):
 class Policy:
     """A trained policy that can act: what a checkpoint holds."""
 
-    def __init__(self, agent: Agent, spaces: Spaces, actor: Any, run: Run):
-        self.agent, self.spaces, self.run = agent, spaces, run
-        self.state = _blank_state(agent, spaces)._replace(actor=actor)
+    def __init__(self, run: Run, state: Any):
+        self.run, self.state = run, state
+        self.agent, self.spaces = run.make_agent(), run.make_env().spaces
         self._predictions = 0
-        self._act = jax.jit(jax.vmap(agent.act, in_axes=(None, 0, 0, None)), static_argnums=3)
+        self._act = jax.jit(jax.vmap(self.agent.act, in_axes=(None, 0, 0, None)), static_argnums=3)
 
     def predict(self, observation: Any, deterministic: bool = True) -> Prediction:
         """The action for an observation `[features]`, or the actions for several `[batch, features]`.
@@ -81,31 +79,38 @@ def load(path: str | os.PathLike[str]) -> Policy:
 
 
 def _read(path: Path) -> Policy:
-    if not path.is_file():
-        raise InputError("there is no such file; allowed: a .safetensors file that greedyac wrote")
     try:
+        if not path.is_file():
+            raise InputError("there is no such file; allowed: a .safetensors file that greedyac wrote")
         with safe_open(path, framework="numpy") as file:
             about, weights = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except InputError:
+        raise
     except (SafetensorError, OSError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"it is cut short, damaged or no safetensors file ({error})") from None
     if "greedyac" not in about:
         raise InputError("it was not written by greedyac")
     try:
-        values = json.loads(about["greedyac"])
-        if (given := values.pop("format")) != FORMAT:
-            raise InputError(f"it has the format {given!r}; this version reads {FORMAT}")
-        spaces, _ = spaces_module.from_json(values.pop("spaces")), values.pop("versions")
-        run = Run(**values)
-        check_seeds([run.seed])
-        check_steps(run.steps)
-        agent = run.make_agent()
-        if run.make_env().spaces != spaces:
-            raise InputError(f"its observations and actions are not those of {run.env_label}")
-        return Policy(agent, spaces, _fill(_shapes(agent, spaces).actor, weights), run)
+        return _policy(json.loads(about["greedyac"]), weights)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"its metadata can't be used ({error!r})") from None
+
+
+def _policy(values: dict[str, Any], weights: dict[str, np.ndarray[Any, Any]]) -> Policy:
+    if (given := values.pop("format")) != FORMAT:
+        raise InputError(f"it has the format {given!r}; this version reads {FORMAT}")
+    spaces, _ = spaces_module.from_json(values.pop("spaces")), values.pop("versions")
+    run = Run(**values)
+    check_seeds([run.seed])
+    check_steps(run.steps)
+    if run.make_env().spaces != spaces:
+        raise InputError(f"its observations and actions are not those of {run.env_label}")
+    shapes = eqx.filter_eval_shape(run.make_agent().init, jax.random.key(0), spaces)
+    actor = _fill(shapes.actor, weights)  # all that acting reads; the rest of the state is blank
+    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    return Policy(run, blank._replace(actor=actor))
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -119,15 +124,6 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _blank_state(agent: Agent, spaces: Spaces) -> Any:
-    """A state of the right shape; computed without drawing weights."""
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), _shapes(agent, spaces))
-
-
-def _shapes(agent: Agent, spaces: Spaces) -> Any:
-    return eqx.filter_eval_shape(agent.init, jax.random.key(0), spaces)
 
 
 def _named_weights(actor: Any) -> dict[str, np.ndarray[Any, Any]]:

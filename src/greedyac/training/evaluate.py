@@ -8,8 +8,9 @@ import numpy as np
 from jax import Array
 from scipy import stats
 
-from greedyac.errors import InputError
+from greedyac.hypers import whole
 from greedyac.training.checkpoint import Policy
+from greedyac.training.runs import check_seeds
 from greedyac.training.streams import Stream, stream_key
 
 
@@ -23,8 +24,8 @@ class Evaluation(NamedTuple):
 
 def evaluate(policy: Policy, episodes: int = 10, seed: int = 0, deterministic: bool = True) -> Evaluation:
     """Episodes on the policy's own environment, with the most likely action or with samples."""
-    if not isinstance(episodes, int) or isinstance(episodes, bool) or episodes < 1:
-        raise InputError(f"episodes = {episodes} is not allowed; allowed: whole number ≥ 1")
+    episodes = whole("episodes", episodes, 1, 1_000_000)
+    [seed] = check_seeds([seed])
     env, agent, state = policy.run.make_env(), policy.agent, policy.state
 
     def episode(key: Array) -> Array:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,8 +84,9 @@ class Program:
                 batch = replay.sample(memory, self.env.spaces, replay_key, agent.batch_size, time)
                 learner, metrics = agent.update(learner, batch, stream_key(key, Stream.UPDATE, time))
 
-        seen_numbers = [moved.reward, lane.curve.running + moved.reward, moved.observation.sum(), *metrics.values()]
-        finite = jnp.isfinite(jnp.stack(seen_numbers)).all()
+        weights = [leaf.sum() for leaf in jax.tree.leaves(learner) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        watched = [lane.curve.running + moved.reward, moved.observation.sum(), *metrics.values(), *weights]
+        finite = jnp.isfinite(jnp.stack(watched)).all()
         diverged_at = jnp.where((lane.diverged_at < 0) & ~finite, time, lane.diverged_at)
         ended = moved.terminated | moved.truncated
         recorded = curve.record(lane.curve, edges, time, moved.reward, ended, diverged_at < 0)
@@ -162,13 +162,11 @@ class Lanes:
         ]
 
     def _outcome(self, actor: Any, ran: curve.Curve, diverged_at: Any) -> Outcome:
-        summary, diverged = curve.summarise(ran), int(diverged_at)
-        weights = jax.tree.leaves(eqx.filter(actor, eqx.is_array))
-        if diverged < 0 and not all(np.isfinite(weight).all() for weight in weights):
-            diverged = self.steps - 1  # the last update was the first to fail
-        if diverged < 0:
+        summary = curve.summarise(ran)
+        if diverged_at < 0:
             return Outcome(summary, None, actor)
-        return Outcome(summary._replace(average_return=None, final_return=None, best_return=None), diverged, actor)
+        summary = summary._replace(average_return=None, final_return=None, best_return=None)
+        return Outcome(summary, int(diverged_at), actor)
 
 
 def static_part(agent: Agent) -> Agent:

@@ -1,7 +1,6 @@
 """Worker processes, one per core and pinned: hands out chunks as JSON, passes on their events."""
 
 import contextlib
-import itertools
 import json
 import os
 import queue
@@ -9,34 +8,11 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from greedyac.errors import WorkerError
-from greedyac.training.runs import Run
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Runs of one program, trained `width` lanes wide and published in `folder` under `name`."""
-
-    name: str
-    runs: Sequence[Run]
-    width: int
-    folder: Path
-
-    def to_json(self) -> str:
-        """One line that a worker understands."""
-        return json.dumps(
-            {
-                "name": self.name,
-                "runs": [run.to_json() for run in self.runs],
-                "width": self.width,
-                "folder": str(self.folder.absolute()),
-            }
-        )
+from greedyac.training.chunk import Chunk
 
 
 def cores() -> list[int]:
@@ -46,7 +22,7 @@ def cores() -> list[int]:
     return [-1] * (os.cpu_count() or 1)
 
 
-def train_chunks(chunks: Sequence[Chunk], workers: int) -> Iterator[dict[str, Any]]:
+def train_chunks(chunks: Sequence[Chunk], workers: int) -> Generator[dict[str, Any], None, None]:
     """Train all chunks on that many workers; yields events `steps` and `done` as they come.
 
     Closing the iterator, or an exception in the consumer, ends the workers at once. Published chunks stay.
@@ -55,13 +31,13 @@ def train_chunks(chunks: Sequence[Chunk], workers: int) -> Iterator[dict[str, An
     events: _Events = queue.SimpleQueue()
     pool: list[_Worker] = []
     try:
-        for core in itertools.islice(itertools.cycle(cores()), min(workers, left)):
+        for core in _places(min(workers, left)):
             pool.append(_Worker(core, events))
             pool[-1].send(waiting.popleft())
         while left:
             worker, event = events.get()
             if event is None:
-                raise WorkerError(f"a worker process died ({worker.ending()}) and took its runs with it")
+                raise WorkerError(f"a worker process died ({worker.ending()})")
             if event["event"] == "failed":
                 raise WorkerError(f"a worker could not train its runs: {event['error']}")
             if event["event"] == "done":
@@ -72,6 +48,12 @@ def train_chunks(chunks: Sequence[Chunk], workers: int) -> Iterator[dict[str, An
     finally:
         for worker in pool:
             worker.end()
+
+
+def _places(workers: int) -> list[int]:
+    """A core for each worker. Fewer workers than cores are not pinned: others may be at work on the first ones."""
+    available = cores()
+    return [available[index % len(available)] if workers >= len(available) else -1 for index in range(workers)]
 
 
 class _Worker:
@@ -97,19 +79,22 @@ class _Worker:
 
     def _listen(self, events: "_Events") -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            events.put((self, json.loads(line)))
-        events.put((self, None))
+        try:
+            for line in self._process.stdout:
+                events.put((self, json.loads(line)))
+        except json.JSONDecodeError:
+            pass  # it was killed in the middle of a line
+        finally:
+            events.put((self, None))
 
     def ending(self) -> str:
         code = self._process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def end(self) -> None:
-        self._process.kill()
-        self._listener.join()
-        with contextlib.suppress(BrokenPipeError):
-            self._process.__exit__(None, None, None)  # closes the pipes and waits
+        with contextlib.suppress(BrokenPipeError), self._process:  # closes the pipes and waits
+            self._process.kill()
+            self._listener.join()
 
 
 _Events = queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]]

@@ -3,16 +3,14 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import numpy as np
 
 from greedyac.agents import Agent, make_agent
 from greedyac.envs import Env, make_env
 from greedyac.errors import InputError
-from greedyac.hypers import hashed_values, hypers_of, show, values_of
+from greedyac.hypers import hashed_values, hypers_of, show, values_of, whole
 from greedyac.training.streams import MAX_SEED
 
 
@@ -85,7 +83,7 @@ def parse_seeds(text: str) -> list[int]:
         if dash and int(last) < int(first):
             raise InputError(f"seeds {text!r} are not allowed; the range {part.strip()} runs backwards")
         if int(last or first) > MAX_SEED:
-            raise InputError(f"seed {last or first} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
+            raise InputError(f"seed = {last or first} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
         if int(last or first) - int(first) >= 1_000_000:
             raise InputError(f"seeds {text!r} are too many; allowed: up to 1,000,000")
         seeds += range(int(first), int(last or first) + 1)
@@ -96,22 +94,17 @@ def _is_whole(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 100
 
 
-def check_seeds(seeds: list[Any]) -> list[int]:
+def check_seeds(seeds: Iterable[Any]) -> list[int]:
     """The same seeds, if there are any, all in range and none twice."""
-    if not seeds:
+    checked = [whole("seed", seed, 0, MAX_SEED) for seed in seeds]
+    if not checked:
         raise InputError("no seeds were given; allowed: one or more whole numbers ≥ 0")
-    seeds = [int(seed) if isinstance(seed, np.integer) else seed for seed in seeds]
-    for seed in seeds:
-        if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
-            raise InputError(f"seed {seed!r} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
-    if len(set(seeds)) < len(seeds):
-        [(twice, _)] = Counter(seeds).most_common(1)
-        raise InputError(f"seed {twice} was given twice; allowed: each seed once")
-    return seeds
+    [(seed, times)] = Counter(checked).most_common(1)
+    if times > 1:
+        raise InputError(f"seed {seed} was given twice; allowed: each seed once")
+    return checked
 
 
 def check_steps(steps: object) -> int:
     """A number of steps that can be run."""
-    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps < 2**31:
-        raise InputError(f"steps = {show(steps)} is not allowed; allowed: whole number ≥ 1 and < {2**31}")
-    return steps
+    return whole("steps", steps, 1, 2**31 - 1)

@@ -1,5 +1,6 @@
 """`train`: runs over seeds and settings, spread over worker processes, and what they came to."""
 
+import contextlib
 import itertools
 import tempfile
 import time
@@ -12,12 +13,13 @@ import polars as pl
 
 from greedyac.agents import Agent, find_agent, make_agent
 from greedyac.envs import make_env
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import hypers_of, show, values_of
+from greedyac.errors import InputError, WorkerError, unknown
+from greedyac.hypers import hypers_of, show, values_of, whole
 from greedyac.presets import preset as find_preset
 from greedyac.training.checkpoint import Policy, load
+from greedyac.training.chunk import Chunk
 from greedyac.training.loop import MIN_WIDTH, Program, static_part
-from greedyac.training.pool import Chunk, cores, train_chunks
+from greedyac.training.pool import cores, train_chunks
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run, check_seeds, check_steps, parse_seeds
 
@@ -88,9 +90,7 @@ def train(
 
 def worker_count(workers: int | None) -> int:
     """The number of worker processes: as asked for, else one per core."""
-    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
-        raise InputError(f"workers = {show(workers)} is not allowed; allowed: whole number ≥ 1")
-    return workers or len(cores())
+    return len(cores()) if workers is None else whole("workers", workers, 1, 10_000)
 
 
 def plan_runs(
@@ -104,19 +104,18 @@ def plan_runs(
     hypers: Mapping[str, object],
 ) -> list[Run]:
     """The runs that a call of `train` asks for, all checked before anything compiles."""
-    find_agent(agent)
-    world = make_env(env, env_options)
+    learner, world = find_agent(agent), make_env(env, env_options)
+    options = {name: value for name, value in values_of(world).items() if name in env_options}
     fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
     make_agent(agent, fixed)  # complains about a wrong name or value before the sweep does
-    sweep = {name: _sweep_values(find_agent(agent), name, values, hypers) for name, values in sweep.items()}
-    all_seeds = _seed_list(seeds)
+    sweep = {name: _sweep_values(learner, name, values, hypers) for name, values in sweep.items()}
+    steps, all_seeds = check_steps(steps), _seed_list(seeds)
     runs = []
     for values in itertools.product(*sweep.values()):
         setting = make_agent(agent, {**fixed, **dict(zip(sweep, values, strict=True))})
         if vain := sorted(setting.without_effect(world.spaces) & sweep.keys()):
             raise InputError(f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env}")
-        options = {name: value for name, value in values_of(world).items() if name in env_options}
-        runs += [Run(agent, env, seed, check_steps(steps), values_of(setting), options) for seed in all_seeds]
+        runs += [Run(agent, env, seed, steps, values_of(setting), options) for seed in all_seeds]
     return runs
 
 
@@ -156,21 +155,25 @@ def plan_chunks(runs: Sequence[Run], workers: int, folder: Path) -> list[Chunk]:
 
 
 def train_runs(runs: Sequence[Run], workers: int, on_progress: Callable[[Progress], None]) -> TrainResult:
-    """Train checked runs. `Interrupted` on Ctrl-C, with those that had finished."""
-    total, done, began, ended = sum(run.steps for run in runs), 0, None, None
+    """Train checked runs. `Interrupted` or `WorkerError` carry the `result` of those that had finished."""
+    total, done, began, rate = sum(run.steps for run in runs), 0, None, None
     with tempfile.TemporaryDirectory(prefix="greedyac-") as temporary:
         folder = Path(temporary)
         on_progress(Progress(0, total, None))
         try:
-            for event in train_chunks(plan_chunks(runs, workers, folder), workers):
-                if event["event"] == "steps":
-                    ended = time.perf_counter()
-                    began = began or ended
-                    done += event["steps"]
-                    on_progress(Progress(done, total, done / (ended - began) if done else None))
+            with contextlib.closing(train_chunks(plan_chunks(runs, workers, folder), workers)) as events:
+                for event in events:
+                    if event["event"] == "steps":
+                        now = time.perf_counter()
+                        began = began or now
+                        done += event["steps"]
+                        rate = done / (now - began) if done else None
+                        on_progress(Progress(done, total, rate))
         except KeyboardInterrupt:
-            raise Interrupted(_collect(runs, folder, None)) from None
-        rate = done / (ended - began) if began is not None and ended is not None and ended > began else None
+            raise Interrupted(_collect(runs, folder, rate)) from None
+        except WorkerError as error:
+            error.result = _collect(runs, folder, rate)
+            raise
         return _collect(runs, folder, rate)
 
 

@@ -9,7 +9,6 @@ import os
 import queue
 import sys
 import threading
-from pathlib import Path
 from typing import Any, TextIO
 
 
@@ -20,31 +19,28 @@ def main() -> None:
         os.sched_setaffinity(0, {core})
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints must not mix with the events
-    chunks: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    chunks: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(chunks,), daemon=True).start()
     while True:
         _serve(chunks.get(), events)
 
 
-def _read(chunks: "queue.SimpleQueue[dict[str, Any]]") -> None:
+def _read(chunks: "queue.SimpleQueue[str]") -> None:
     for line in sys.stdin:
-        chunks.put(json.loads(line))
+        chunks.put(line)
     os._exit(0)  # at once, even in the middle of a block: what is not published is not wanted
 
 
-def _serve(chunk: dict[str, Any], events: TextIO) -> None:
-    from greedyac.training.chunk import publish, train_runs
-    from greedyac.training.runs import Run
+def _serve(line: str, events: TextIO) -> None:
+    from greedyac.training.chunk import Chunk, train_chunk  # imports JAX: only after the pinning
 
     def tell(**event: Any) -> None:
-        print(json.dumps({"chunk": chunk["name"], **event}), file=events)
+        print(json.dumps(event), file=events)
 
     try:
-        runs = [Run(**values) for values in chunk["runs"]]
-        finished = train_runs(runs, chunk["width"], lambda steps: tell(event="steps", steps=steps))
-        publish(finished, Path(chunk["folder"]), chunk["name"])
+        train_chunk(Chunk.from_json(line), lambda steps: tell(event="steps", steps=steps))
     except Exception as error:
-        tell(event="failed", error=f"{type(error).__name__}: {error}")
+        tell(event="failed", error=f"{type(error).__name__}: {error}")  # the parent decides what it means
     else:
         tell(event="done")
 

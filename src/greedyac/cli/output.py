@@ -2,11 +2,11 @@
 
 import contextlib
 import json
-import math
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,32 @@ def first_free(stem: str) -> Path:
     return Path(f"{stem}-{index}")
 
 
-@contextmanager
-def output_folder(out: Path, overwrite: bool) -> Iterator[Path]:
-    """A staging folder inside `out`, whose files are moved there at the end and replace an older result.
+@dataclass
+class Output:
+    """Where files are written for now, and the folder where they go at the end."""
 
-    Refuses, before anything is trained, a folder that holds a result (unless `overwrite`) or can't be written. If the
-    body fails, `out` is as it was.
+    staging: Path
+    out: Path
+    overwrite: bool
+
+    def publish(self, complete: bool) -> None:
+        """Move the files to `out`, in place of an older result; an incomplete one never replaces another."""
+        if _results(self.out) and not (self.overwrite and complete):
+            self.out = first_free(f"{self.out}-{'new' if complete else 'incomplete'}")
+            self.out.mkdir(parents=True)
+        fresh = sorted(self.staging.iterdir(), key=lambda path: path.name == "summary.json")  # the summary comes last
+        for path in fresh:
+            path.replace(self.out / path.name)
+        for path in set(_results(self.out)) - {self.out / path.name for path in fresh}:
+            path.unlink()
+
+
+@contextmanager
+def output_folder(out: Path, overwrite: bool) -> Iterator[Output]:
+    """A staging folder inside `out`, to be filled and then published.
+
+    Refuses, before anything is trained, a folder that holds a result (unless `overwrite`) or can't be written. Without
+    `publish`, `out` is left as it was.
     """
     created: list[Path] = []
     try:
@@ -48,13 +68,7 @@ def output_folder(out: Path, overwrite: bool) -> Iterator[Path]:
         _remove_empty(created)
         raise InputError(f"output folder {str(out)!r} can't be written: {error.strerror}") from None
     try:
-        yield staging
-        fresh = {path.name for path in staging.iterdir()}
-        for path in staging.iterdir():
-            path.replace(out / path.name)
-        for path in _results(out) if fresh else []:
-            if path.name not in fresh:
-                path.unlink()
+        yield Output(staging, out, overwrite)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         _remove_empty(created)
@@ -77,8 +91,8 @@ def write_result(result: TrainResult, folder: Path) -> dict[str, Any]:
     for policy in result.policies:
         save_checkpoint(folder / f"seed-{policy.run.seed}.safetensors", policy.run, policy.state.actor)
     result.curves.write_parquet(folder / "curves.parquet")
-    learning_curves(result.curves).savefig(folder / "curves.png")
     (folder / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    learning_curves(result.curves).savefig(folder / "curves.png")
     return summary
 
 
@@ -102,7 +116,7 @@ def summarise(result: TrainResult) -> dict[str, Any]:
 
 def _over_seeds(rows: pl.DataFrame, column: str) -> dict[str, Any]:
     values = dict(zip(rows["seed"].to_list(), rows[column].to_list(), strict=True))
-    known = [value for value in values.values() if value is not None and math.isfinite(value)]
+    known = [value for value in values.values() if value is not None]
     return {
         "mean": sum(known) / len(known) if known else None,
         "seeds": {str(seed): value for seed, value in values.items()},
