@@ -26,6 +26,11 @@ MIN_WIDTH = 2
 """A lone run is padded to two lanes: XLA drops a batch axis of one, and then rounds differently."""
 
 
+INSPECTION = 64
+"""Steps between two looks at all of an agent's numbers. What is looked at in every step can stay finite although Adam's
+moments have overflowed and the network no longer learns; but infinite moments stay infinite."""
+
+
 class Lane(NamedTuple):
     """All that changes while one run trains."""
 
@@ -84,9 +89,9 @@ class Program:
                 batch = replay.sample(memory, self.env.spaces, replay_key, agent.batch_size, time)
                 learner, metrics = agent.update(learner, batch, stream_key(key, Stream.UPDATE, time))
 
-        weights = [leaf.sum() for leaf in jax.tree.leaves(learner) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        watched = [lane.curve.running + moved.reward, moved.observation.sum(), *metrics.values(), *weights]
+        watched = [lane.curve.running + moved.reward, moved.observation.sum(), *metrics.values()]
         finite = jnp.isfinite(jnp.stack(watched)).all()
+        finite &= jax.lax.cond(time % INSPECTION == 0, all_finite, lambda _: jnp.bool_(True), learner)
         diverged_at = jnp.where((lane.diverged_at < 0) & ~finite, time, lane.diverged_at)
         ended = moved.terminated | moved.truncated
         recorded = curve.record(lane.curve, edges, time, moved.reward, ended, diverged_at < 0)
@@ -155,18 +160,25 @@ class Lanes:
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
-        actors, curves, diverged = jax.device_get((self.state.agent.actor, self.state.curve, self.state.diverged_at))
-        return [
-            self._outcome(*jax.tree.map(lambda leaf, lane=lane: leaf[lane], (actors, curves, diverged)))
-            for lane in range(self.count)
-        ]
+        state = self.state
+        told = jax.device_get((state.agent.actor, state.curve, state.diverged_at, jax.vmap(all_finite)(state.agent)))
+        lanes = [jax.tree.map(lambda leaf, lane=lane: leaf[lane], told) for lane in range(self.count)]
+        return [self._outcome(*lane) for lane in lanes]
 
-    def _outcome(self, actor: Any, ran: curve.Curve, diverged_at: Any) -> Outcome:
+    def _outcome(self, actor: Any, ran: curve.Curve, diverged_at: Any, healthy: Any) -> Outcome:
         summary = curve.summarise(ran)
+        if diverged_at < 0 and not healthy:
+            diverged_at = self.steps - 1  # since the last inspection
         if diverged_at < 0:
             return Outcome(summary, None, actor)
         summary = summary._replace(average_return=None, final_return=None, best_return=None)
         return Outcome(summary, int(diverged_at), actor)
+
+
+def all_finite(state: Any) -> Array:
+    """Whether no number of an agent's state is NaN or infinite."""
+    leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    return jnp.isfinite(jnp.array([leaf.sum() for leaf in leaves])).all()
 
 
 def static_part(agent: Agent) -> Agent:
