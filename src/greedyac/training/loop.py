@@ -161,7 +161,14 @@ class Lanes:
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
         state = self.state
-        told = jax.device_get((state.agent.actor, state.curve, state.diverged_at, jax.vmap(all_finite)(state.agent)))
+        told = jax.device_get(
+            (
+                state.agent.actor,
+                state.curve,
+                state.diverged_at,
+                jax.vmap(all_finite, axis_size=len(state.diverged_at))(state.agent),
+            )
+        )
         lanes = [jax.tree.map(lambda leaf, lane=lane: leaf[lane], told) for lane in range(self.count)]
         return [self._outcome(*lane) for lane in lanes]
 
