@@ -229,17 +229,17 @@ def test_text_that_means_no_allowed_value_is_refused_as_it_was_written(hyper: Hy
 
 @pytest.mark.parametrize("call", [MODE.check, MODE.parse])
 def test_an_unknown_choice_is_refused_with_the_nearest_match(call: Any) -> None:
-    refused("unknown mode 'relesed'; did you mean 'released'?", call, "relesed")
-    refused("unknown mode 'Exact'; did you mean 'exact'?", call, "Exact")
+    refused("unknown mode 'relesed' (did you mean 'released'?", call, "relesed")
+    refused("unknown mode 'Exact' (did you mean 'exact'?", call, "Exact")
     refused("unknown mode 'zzz'; ", call, "zzz")
     refused("allowed: score, exact, released", call, "zzz")
 
 
 def test_unknown_names_are_refused_with_the_nearest_match() -> None:
-    refused("unknown agent 'greedyac'; did you mean 'greedy-ac'?", make_agent, "greedyac")
-    refused("unknown environment 'pendulum-ca'; did you mean 'Pendulum-CA'?", make_env, "pendulum-ca")
-    refused("'critic_stepsize'; did you mean 'critic_step_size'?", make_agent, "greedy-ac", {"critic_stepsize": 1})
-    refused("unknown option of Acrobot-CA 'strat'; did you mean 'start'?", make_env, "Acrobot-CA", {"strat": "zero"})
+    refused("unknown agent 'greedyac' (did you mean 'greedy-ac'?", make_agent, "greedyac")
+    refused("unknown environment 'pendulum-ca' (did you mean 'Pendulum-CA'?", make_env, "pendulum-ca")
+    refused("'critic_stepsize' (did you mean 'critic_step_size'?", make_agent, "greedy-ac", {"critic_stepsize": 1})
+    refused("unknown option of Acrobot-CA 'strat' (did you mean 'start'?", make_env, "Acrobot-CA", {"strat": "zero"})
     refused("rate = 0 is not allowed", checked, New, "option", {"rate": 0})
     assert isinstance(unknown("thing", "a", ["b"]), ValueError)
 

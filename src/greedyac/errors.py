@@ -23,5 +23,5 @@ def unknown(kind: str, value: str, allowed: Iterable[str]) -> InputError:
     value, allowed = str(value), list(allowed)
     folded = {name.casefold(): name for name in allowed}
     close = difflib.get_close_matches(value.casefold(), folded, n=1, cutoff=0.5)
-    hint = f"; did you mean {folded[close[0]]!r}?" if close else ""
+    hint = f" (did you mean {folded[close[0]]!r}?)" if close else ""
     return InputError(f"unknown {kind} {value!r}{hint}; allowed: {', '.join(allowed)}")

@@ -1,6 +1,5 @@
 """`greedyac demo`: GreedyAC with the paper's settings on two environments, in one picture."""
 
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -8,7 +7,7 @@ from rich.console import Console
 
 from greedyac.analysis.figures import learning_curves
 from greedyac.cli.output import first_free, output_folder, write_result
-from greedyac.cli.parser import Parser, whole_number
+from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.progress import ProgressReport
 from greedyac.cli.train import print_summary
 from greedyac.errors import InputError
@@ -21,13 +20,13 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
     parser.add_argument("--steps", type=whole_number, default=40_000, metavar="N", help="steps per run (default 40000)")
     parser.add_argument("--seeds", default="0-3", metavar="LIST", help="as in 0-9 or 0,3,5-7 (default 0-3)")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the results (default runs/demo-<n>)")
+    parser.add_argument("--out", type=folder, metavar="DIR", help="folder for the results (default runs/demo-<n>)")
 
 
 def run(options: Any) -> int:
     """Train on each environment, write a folder per environment and one picture of all."""
     out = options.out or first_free("runs/demo")
-    if taken := [env for env in ENVS if (out / env).exists()]:
+    if taken := [name for name in (*ENVS, "curves.png") if (out / name).exists()]:
         raise InputError(f"output folder {str(out)!r} already holds {taken[0]}; allowed: a new or empty folder")
     summaries, curves = [], []
     with output_folder(out, overwrite=False) as output:

@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn
 
 from greedyac import __version__
@@ -60,6 +61,13 @@ def make_parser(given: Sequence[str]) -> Parser:
     if words and words[0] not in COMMANDS:
         raise unknown("command", words[0], COMMANDS)
     return parser
+
+
+def folder(text: str) -> Path:
+    """A folder's path; an empty one is most likely an unset variable."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("'' is not allowed; allowed: the path of a folder")
+    return Path(text)
 
 
 def whole_number(text: str) -> int:

@@ -2,14 +2,13 @@
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from greedyac.agents import AGENTS, find_agent
-from greedyac.cli.parser import Parser, whole_number
+from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.progress import ProgressReport
 from greedyac.envs import make_env
 from greedyac.errors import InputError, WorkerError, unknown
@@ -34,7 +33,7 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
     )
     parser.add_argument("--seeds", default="0", metavar="LIST", help="as in 0-9 or 0,3,5-7 (default 0)")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the results (default runs/<agent>-<env>-<n>)"
+        "--out", type=folder, metavar="DIR", help="folder for the results (default runs/<agent>-<env>-<n>)"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a result that the folder already holds")
     parser.add_argument("--workers", type=whole_number, metavar="N", help="processes (default: one per core)")

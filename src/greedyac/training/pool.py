@@ -35,7 +35,10 @@ def train_chunks(chunks: Sequence[Chunk], workers: int) -> Generator[dict[str, A
             pool.append(_Worker(core, events))
             pool[-1].send(waiting.popleft())
         while left:
-            worker, event = events.get()
+            try:
+                worker, event = events.get(timeout=0.2)  # come back often: a wait without end can shut out Ctrl-C
+            except queue.Empty:
+                continue
             if event is None:
                 raise WorkerError(f"a worker process died ({worker.ending()})")
             if event["event"] == "failed":

@@ -13,6 +13,8 @@ from greedyac.errors import InputError
 from greedyac.hypers import hashed_values, hypers_of, show, values_of, whole
 from greedyac.training.streams import MAX_SEED
 
+MAX_SEEDS = 1_000_000
+
 
 @dataclass(frozen=True)
 class Run:
@@ -84,8 +86,8 @@ def parse_seeds(text: str) -> list[int]:
             raise InputError(f"seeds {text!r} are not allowed; the range {part.strip()} runs backwards")
         if int(last or first) > MAX_SEED:
             raise InputError(f"seed = {last or first} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
-        if int(last or first) - int(first) >= 1_000_000:
-            raise InputError(f"seeds {text!r} are too many; allowed: up to 1,000,000")
+        if int(last or first) - int(first) >= MAX_SEEDS:
+            raise InputError(f"seeds {text!r} are too many; allowed: up to {MAX_SEEDS:,}")
         seeds += range(int(first), int(last or first) + 1)
     return check_seeds(seeds)
 

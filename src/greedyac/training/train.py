@@ -21,7 +21,7 @@ from greedyac.training.chunk import Chunk
 from greedyac.training.loop import MIN_WIDTH, Program, static_part
 from greedyac.training.pool import cores, train_chunks
 from greedyac.training.rows import SCHEMA
-from greedyac.training.runs import Run, check_seeds, check_steps, parse_seeds
+from greedyac.training.runs import MAX_SEEDS, Run, check_seeds, check_steps, parse_seeds
 
 MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them outgrow the core's cache."""
@@ -137,7 +137,10 @@ def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping
 def _seed_list(seeds: int | str | Iterable[int]) -> list[int]:
     if isinstance(seeds, str):
         return parse_seeds(seeds)
-    return check_seeds(list(seeds) if isinstance(seeds, Iterable) else [seeds])
+    listed = list(itertools.islice(seeds, MAX_SEEDS + 1)) if isinstance(seeds, Iterable) else [seeds]
+    if len(listed) > MAX_SEEDS:
+        raise InputError(f"these are too many seeds; allowed: up to {MAX_SEEDS:,}")
+    return check_seeds(listed)
 
 
 def plan_chunks(runs: Sequence[Run], workers: int, folder: Path) -> list[Chunk]:
