@@ -16,7 +16,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from greedyac import ccem
-from greedyac.policies import ClippedGaussian
+from greedyac.policies import ENTROPY_ESTIMATORS, ClippedGaussian, entropy_term
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)
 BATCH = 3
@@ -133,20 +133,22 @@ def test_greedy_shares_of_nan_are_nan_in_that_state_only() -> None:
     np.testing.assert_array_equal(shares[1], [0, 1, 0])
 
 
-def test_actor_loss_is_minus_the_mean_over_elites_and_batch() -> None:
-    assert float(ccem.actor_loss(jnp.array([[1.0, 2.0, 4.0], [3.0, -1.0, 0.0]]))) == -1.5  # sum 9 of 6 numbers
+def test_elite_loss_is_minus_the_mean_over_elites_and_batch() -> None:
+    log_likelihoods = jnp.array([[1.0, 2.0, 4.0], [3.0, -1.0, 0.0]])  # sum 9 of 6 numbers
+    assert float(ccem.elite_loss(log_likelihoods, jnp.ones(3), 0.0)) == -1.5
 
 
-def test_greedy_actor_loss_sums_shares_over_actions_and_is_a_mean_over_states() -> None:
+def test_greedy_loss_sums_shares_over_actions_and_is_a_mean_over_states_less_the_scaled_mean_entropy() -> None:
     log_likelihoods = jnp.array([[-1.0, -2.0, -4.0], [-8.0, -16.0, -32.0]])
     shares = jnp.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
-    assert float(ccem.greedy_actor_loss(log_likelihoods, shares)) == 11.0  # (2 + 20) / 2
+    entropy = jnp.array([4.0, 0.0])  # mean 2
+    assert float(ccem.greedy_loss(log_likelihoods, shares, entropy, 0.5)) == 10.0  # (2 + 20) / 2 − 0.5 × 2
 
 
-def test_proposal_loss_subtracts_the_scaled_mean_entropy() -> None:
+def test_elite_loss_subtracts_the_scaled_mean_entropy() -> None:
     elite_log_likelihoods = jnp.array([[1.0, 2.0], [3.0, -1.0]])  # mean 1.25
     entropy = jnp.array([4.0, 0.0])  # mean 2
-    assert float(ccem.proposal_loss(elite_log_likelihoods, entropy, 0.5)) == -2.25
+    assert float(ccem.elite_loss(elite_log_likelihoods, entropy, 0.5)) == -2.25
 
 
 # A Gaussian in one dimension: z = (a − mean) / std, ∂log π/∂mean = z / std, ∂log π/∂log_std = z² − 1.
@@ -161,7 +163,7 @@ def entropy_gradients(estimator: str, noise: Array) -> Array:
     def term(parameters: Array, action: Array) -> Array:
         wide = jnp.array([1e6])  # never clips
         policy = ClippedGaussian(parameters[:1], parameters[1:], -wide, wide)
-        return ccem.entropy_term(estimator, policy.log_likelihood(action[None]), policy.entropy())
+        return entropy_term(estimator, policy.log_likelihood(action[None]), policy.entropy())
 
     parameters = jnp.array([MEAN, LOG_STD])
     return jax.vmap(jax.grad(term), (None, 0))(parameters, MEAN + STD * noise)
@@ -177,7 +179,7 @@ BY_HAND: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("estimator", ccem.ENTROPY_ESTIMATORS)
+@pytest.mark.parametrize("estimator", ENTROPY_ESTIMATORS)
 def test_entropy_gradient_by_hand(estimator: str) -> None:
     gradients = entropy_gradients(estimator, jnp.asarray(NOISE))
     np.testing.assert_allclose(gradients, BY_HAND[estimator], rtol=1e-5, atol=1e-5)

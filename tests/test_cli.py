@@ -113,7 +113,7 @@ def test_agents_lists_every_hyperparameter(capsys: Capture, monkeypatch: pytest.
 def test_agents_as_json(capsys: Capture) -> None:
     assert main(["agents", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert list(listed) == ["greedy-ac", "random"]
+    assert list(listed) == ["greedy-ac", "sac", "vanilla-ac", "random"]
     assert listed["random"] == []
     assert listed["greedy-ac"][0] == {
         "name": "critic_step_size",
@@ -214,7 +214,7 @@ def test_bad_steps(refused: Refused, value: str) -> None:
         (["train", "random"], "required: ENV; see greedyac train --help"),
         (["envs", "more"], "unexpected argument 'more'; see greedyac envs --help"),
         (["agents", "--jsn"], "unknown option '--jsn' … mean '--json'? … --json"),
-        (["train", "gredy-ac", "Pendulum-CA"], "unknown agent 'gredy-ac' … mean 'greedy-ac'? … greedy-ac, random"),
+        (["train", "gredy-ac", "Pendulum-CA"], "unknown agent 'gredy-ac' … mean 'greedy-ac'? … greedy-ac, sac, vanilla-ac, random"),
         (["train", "gredy-ac", "Pendulum-CA", "--polyak", "1"], "unknown agent 'gredy-ac' … mean 'greedy-ac'?"),
         (["train", "random", "pendulum-ca"], "environment 'pendulum-ca' … mean 'Pendulum-CA'? … MountainCar-CA, "),
         (["train", "random", "xyz"], "unknown environment 'xyz' … MountainCar-CA, MountainCar-DA, "),

@@ -37,7 +37,7 @@ KEY = jax.random.key(0)
 CONTINUES = np.array([1.0, 0.0, 1.0])  # the second transition terminated
 ESTIMATORS = ("score", "exact", "released")
 # α = 0.25, κ = 0.5, τ = 0.75, γ = 0.9, polyak = 0.1, ρ = 0.5
-AGENT = GreedyAC(0.25, 0.5, 0.75, 0.9, 0.1, 0.5, proposal_samples=SAMPLES, batch_size=BATCH, hidden=(3,))
+AGENT = GreedyAC(0.25, 0.5, 0.75, 0.9, 0.1, elite_fraction=0.5, proposal_samples=SAMPLES, batch_size=BATCH, hidden=(3,))
 
 
 class Case(NamedTuple):
@@ -53,6 +53,7 @@ class Case(NamedTuple):
     next_observation: Floats
     next_noise: Floats
     proposal_noise: Floats
+    actor_noise: Floats
 
 
 def layers(rng: np.random.Generator, inputs: int, *heads: int) -> Layers:
@@ -172,7 +173,8 @@ def started(case: Case, agent: GreedyAC, spaces: Spaces) -> tuple[State, Batch, 
     structure = {net: jax.tree.structure(getattr(state, net)) for net in nets}
     state = state._replace(**{net: jax.tree.unflatten(structure[net], given[net]) for net in nets})
     batch = Batch(case.observation, case.action, case.reward, case.next_observation, CONTINUES)  # type: ignore[arg-type]
-    draws = Draws(case.next_noise, None if state.proposal is None else case.proposal_noise)  # type: ignore[arg-type]
+    more = {} if state.proposal is None else {"proposal": case.proposal_noise, "actor": case.actor_noise}
+    draws = Draws(case.next_noise, **more)  # type: ignore[arg-type]
     return state, *jax.tree.map(lambda x: x.astype(np.float32 if x.dtype == float else np.int32), (batch, draws))
 
 
@@ -203,11 +205,11 @@ def random_case(seed: int, spaces: Spaces) -> Case:
         critic, target = (layers(rng, FEATURES + DIMS, 1) for _ in range(2))
         actor, proposal = (layers(rng, FEATURES, DIMS, DIMS) for _ in range(2))
         action: Any = rng.uniform(LOW, HIGH, (BATCH, DIMS))
-        noises = rng.normal(size=(BATCH, DIMS)), rng.normal(size=(SAMPLES, BATCH, DIMS))
+        noises = [rng.normal(size=(*shape, DIMS)) for shape in ((BATCH,), (SAMPLES, BATCH), (BATCH,))]
     else:
         critic, target, actor, proposal = (layers(rng, FEATURES, COUNT) for _ in range(4))
         action = rng.integers(0, COUNT, BATCH)
-        noises = rng.gumbel(size=(BATCH, COUNT)), rng.gumbel(size=(SAMPLES, BATCH, COUNT))
+        noises = [rng.gumbel(size=(*shape, COUNT)) for shape in ((BATCH,), (SAMPLES, BATCH), (BATCH,))]
     observation, next_observation = rng.uniform(-1, 1, (2, BATCH, FEATURES))
     reward = rng.normal(size=BATCH)
     return Case(critic, target, actor, proposal, observation, action, reward, next_observation, *noises)
@@ -285,20 +287,30 @@ def program(agent: GreedyAC, spaces: Spaces) -> str:
 
 CHANGES: dict[str, Any] = {"proposal_samples": 6, "entropy_estimator": "exact", "discrete_critic": "index"}
 CHANGES |= dict.fromkeys(("critic_step_size", "actor_step_size_scale", "entropy_scale", "discount", "polyak"), 0.125)
-FEW = {"entropy_scale", "entropy_estimator", "proposal_samples"}
+CHANGES |= {"proposal_policy": "truncated-gaussian", "proposal_average_rate": 0.125, "actor_entropy_scale": 0.125}
+FEW = {"entropy_scale", "entropy_estimator", "proposal_samples", "proposal_update", "proposal_average_rate"}
+ENTROPY = {"proposal_average_rate"}
+AVERAGE = {"entropy_scale"}
 
 
 @pytest.mark.parametrize(
-    ("spaces", "elite_fraction", "idle"),
-    [(CONTINUOUS, 0.1, {"discrete_critic"}), (DISCRETE, 0.33, FEW), (DISCRETE, 0.34, set())],
+    ("spaces", "elite_fraction", "update", "idle"),
+    [
+        (CONTINUOUS, 0.1, "entropy", {"discrete_critic"} | ENTROPY),
+        (CONTINUOUS, 0.1, "average", {"discrete_critic"} | AVERAGE),
+        (DISCRETE, 0.33, "entropy", {"proposal_policy"} | FEW),
+        (DISCRETE, 0.34, "entropy", {"proposal_policy"} | ENTROPY),
+        (DISCRETE, 0.34, "average", {"proposal_policy"} | AVERAGE),
+    ],
 )
 def test_exactly_the_hyperparameters_without_effect_leave_the_program_as_it_is(
-    spaces: Spaces, elite_fraction: float, idle: set[str]
+    spaces: Spaces, elite_fraction: float, update: str, idle: set[str]
 ) -> None:
-    agent = replace(AGENT, elite_fraction=elite_fraction)
+    agent = replace(AGENT, elite_fraction=elite_fraction, proposal_update=update, actor_entropy_scale=0.25)
     before = program(agent, spaces)
-    after = {name: program(replace(agent, **{name: other}), spaces) for name, other in CHANGES.items()}
-    assert agent.without_effect(spaces) == idle == {name for name in CHANGES if after[name] == before}
+    changes = CHANGES | {"proposal_update": "entropy" if update == "average" else "average"}
+    after = {name: program(replace(agent, **{name: other}), spaces) for name, other in changes.items()}
+    assert agent.without_effect(spaces) == idle == {name for name in changes if after[name] == before}
 
 
 def test_a_batch_larger_than_the_replay_is_refused_and_an_equal_one_is_not() -> None:

@@ -10,8 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-ENTROPY_ESTIMATORS = ("score", "exact", "released")
-
 
 def elite_count(elite_fraction: float, samples: int) -> int:
     """h = ⌈ρN⌉ with the ρ that was meant: 0.1 × 30 gives 3 and 1/11 × 11 gives 1, though floats would give more."""
@@ -49,27 +47,13 @@ def greedy_shares(values: Array) -> Array:
     return best / best.sum(-1, keepdims=True)
 
 
-def entropy_term(estimator: str, sample_log_likelihood: Array, exact_entropy: Array) -> Array:
-    """A function of the proposal's parameters whose gradient estimates that of its entropy.
-
-    `score`: −log π̃(a)·∇log π̃(a) at one sample, unbiased for an unclipped policy. `exact`: the closed form.
-    `released`: −∇log π̃(a), what the published code follows; its expectation is zero for an unclipped policy.
+def elite_loss(elite_log_likelihoods: Array, entropy: Array, entropy_scale: float) -> Array:
+    """What a policy descends to follow the elite actions: minus the mean of their log-likelihoods `[count, batch]`,
+    less τ times the mean of an entropy term `[batch]`. In the paper τ is 0 for the actor.
     """
-    if estimator == "score":
-        return -jax.lax.stop_gradient(sample_log_likelihood) * sample_log_likelihood
-    return exact_entropy if estimator == "exact" else -sample_log_likelihood
+    return -elite_log_likelihoods.mean() - entropy_scale * entropy.mean()
 
 
-def actor_loss(elite_log_likelihoods: Array) -> Array:
-    """What the actor descends: minus the mean log-likelihood of the elite actions `[count, batch]`."""
-    return -elite_log_likelihoods.mean()
-
-
-def greedy_actor_loss(log_likelihoods: Array, shares: Array) -> Array:
-    """The actor's loss where the elite is the greedy action; both `[batch, actions]`."""
-    return -(shares * log_likelihoods).sum(-1).mean()
-
-
-def proposal_loss(elite_log_likelihoods: Array, entropy: Array, entropy_scale: float) -> Array:
-    """What the proposal descends: the actor's loss less τ times the mean of an `entropy_term` `[batch]`."""
-    return actor_loss(elite_log_likelihoods) - entropy_scale * entropy.mean()
+def greedy_loss(log_likelihoods: Array, shares: Array, entropy: Array, entropy_scale: float) -> Array:
+    """The same where the elite is the greedy action; the first two are `[batch, actions]`."""
+    return -(shares * log_likelihoods).sum(-1).mean() - entropy_scale * entropy.mean()

@@ -106,8 +106,22 @@ class HeadsCritic(eqx.Module):
         return self.last(self.trunk(observation))
 
 
-DiscreteCritic = IndexCritic | HeadsCritic
-Critic = ContinuousCritic | DiscreteCritic
+Critic = ContinuousCritic | IndexCritic | HeadsCritic
+
+
+class TwinCritic(eqx.Module):
+    """Two critics side by side. Whatever is asked, both answer, on a new leading axis of two."""
+
+    both: Critic
+    """Every weight has a leading axis of two."""
+
+    def __call__(self, observation: Array, action: Array) -> Array:
+        """As of one critic, → `[2, ...]`."""
+        return jax.vmap(lambda critic: critic(observation, action))(self.both)
+
+    def values(self, observation: Array) -> Array:
+        """As of one critic of discrete actions, → `[2, ..., actions]`."""
+        return jax.vmap(lambda critic: critic.values(observation))(self.both)
 
 
 def make_critic(key: Array, spaces: Spaces, hidden: Sequence[int], discrete_critic: str) -> Critic:
@@ -118,6 +132,11 @@ def make_critic(key: Array, spaces: Spaces, hidden: Sequence[int], discrete_crit
     if discrete_critic == "index":
         return initialised(key, IndexCritic(size, action.count, hidden))
     return initialised(key, HeadsCritic(size, action.count, hidden))
+
+
+def make_twin_critic(key: Array, spaces: Spaces, hidden: Sequence[int], discrete_critic: str) -> TwinCritic:
+    """Two critics for these spaces, with weights of their own."""
+    return TwinCritic(jax.vmap(lambda one: make_critic(one, spaces, hidden, discrete_critic))(jax.random.split(key)))
 
 
 def select(per_action: Array, action: Array) -> Array:
@@ -162,5 +181,7 @@ def minimise(loss: Callable[[Net], Array], net: Net, adam: Any, step_size: float
 
 
 def average(slow: Net, fast: Net, rate: float) -> Net:
-    """(1 − rate)·slow + rate·fast, weight by weight: how target networks move."""
-    return jax.tree.map(lambda old, new: (1 - rate) * old + rate * new, slow, fast)
+    """(1 − rate)·slow + rate·fast, weight by weight: how target networks move. What else `slow` is, it stays."""
+    weights, structure = jax.tree.flatten(slow)
+    moved = [(1 - rate) * old + rate * new for old, new in zip(weights, jax.tree.leaves(fast), strict=True)]
+    return jax.tree.unflatten(structure, moved)

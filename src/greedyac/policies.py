@@ -6,7 +6,7 @@ Many samples of one state stand on a *leading* axis: `[samples, batch, ...]`.
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,6 +17,8 @@ from greedyac.nets import Linear, Trunk, initialised, select
 from greedyac.spaces import Box, Spaces
 
 MAX_LOG_STD = math.log(1000.0)
+SQUASHING_MARGIN = 1e-6
+"""Inside the logarithm of the squashed Gaussian's correction, as in the published code."""
 
 
 class ClippedGaussian(NamedTuple):
@@ -30,14 +32,24 @@ class ClippedGaussian(NamedTuple):
     low: Array
     high: Array
 
+    @staticmethod
+    def noise(key: Array, shape: tuple[int, ...]) -> Array:
+        """Standard normals."""
+        return jax.random.normal(key, shape)
+
     def sample(self, noise: Array) -> Array:
         """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
         return jnp.clip(self.mean + jnp.exp(self.log_std) * noise, self.low, self.high)
 
+    def draw(self, noise: Array) -> tuple[Array, Array]:
+        """A sample, as a function of the parameters, and its log-likelihood."""
+        action = self.sample(noise)
+        return action, self.log_likelihood(action)
+
     def log_likelihood(self, action: Array) -> Array:
         """`action: [..., batch, dims]` → `[..., batch]`."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
-        return (-0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+        return _log_density(z, self.log_std).sum(-1)
 
     def entropy(self) -> Array:
         """`[batch]`: that of the unclipped Gaussian."""
@@ -46,6 +58,101 @@ class ClippedGaussian(NamedTuple):
     def mode(self) -> Array:
         """The most likely action: the mean; clipped, as rounding can carry it an ulp beyond the range."""
         return jnp.clip(self.mean, self.low, self.high)
+
+
+class SquashedGaussian(NamedTuple):
+    """Independent Gaussians whose samples are squashed to the action range by tanh."""
+
+    mean: Array
+    log_std: Array
+    low: Array
+    high: Array
+
+    @staticmethod
+    def noise(key: Array, shape: tuple[int, ...]) -> Array:
+        """Standard normals."""
+        return jax.random.normal(key, shape)
+
+    def sample(self, noise: Array) -> Array:
+        """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
+        return self._squashed(self.mean + jnp.exp(self.log_std) * noise)
+
+    def draw(self, noise: Array) -> tuple[Array, Array]:
+        """A sample, as a function of the parameters, and its log-likelihood."""
+        unsquashed = self.mean + jnp.exp(self.log_std) * noise
+        slope = (self.high - self.low) / 2 * (1 - jnp.tanh(unsquashed) ** 2)
+        correction = jnp.log(slope + SQUASHING_MARGIN)
+        return self._squashed(unsquashed), (_log_density(noise, self.log_std) - correction).sum(-1)
+
+    def mode(self) -> Array:
+        """The squashed mean: the median, and what the policy does without noise."""
+        return self._squashed(self.mean)
+
+    def _squashed(self, unsquashed: Array) -> Array:
+        action = (self.low + self.high) / 2 + (self.high - self.low) / 2 * jnp.tanh(unsquashed)
+        return jnp.clip(action, self.low, self.high)  # rounding can carry it an ulp beyond the range
+
+
+class TruncatedGaussian(NamedTuple):
+    """Independent Gaussians cut off at the action range and renormalised. Their entropy is bounded: at most uniform.
+
+    The mean lies within the range, so the cumulative probabilities of the two sides have opposite signs when counted
+    from the mean (`erf`), and nothing cancels however small or large the deviation is.
+    """
+
+    mean: Array
+    log_std: Array
+    low: Array
+    high: Array
+
+    @staticmethod
+    def noise(key: Array, shape: tuple[int, ...]) -> Array:
+        """Uniform in [0, 1)."""
+        return jax.random.uniform(key, shape)
+
+    def sample(self, noise: Array) -> Array:
+        """`noise: [..., batch, dims]`, uniform in [0, 1) → actions of that shape, by the inverse CDF."""
+        low, high = map(jax.scipy.special.erf, self._bounds())
+        z = jax.scipy.special.erfinv(low + noise * (high - low))
+        return jnp.clip(self.mean + math.sqrt(2.0) * jnp.exp(self.log_std) * z, self.low, self.high)
+
+    def log_likelihood(self, action: Array) -> Array:
+        """`action: [..., batch, dims]`, within the range → `[..., batch]`."""
+        z = (action - self.mean) * jnp.exp(-self.log_std)
+        return (_log_density(z, self.log_std) - jnp.log(self._mass())).sum(-1)
+
+    def entropy(self) -> Array:
+        """`[batch]`."""
+        low, high = (bound * jnp.exp(-(bound**2)) / math.sqrt(math.pi) for bound in self._bounds())
+        mass = self._mass()
+        per_dimension = 0.5 * math.log(2 * math.pi * math.e) + self.log_std + jnp.log(mass) + (low - high) / (2 * mass)
+        return per_dimension.sum(-1)
+
+    def mode(self) -> Array:
+        """The most likely action: the mean."""
+        return jnp.clip(self.mean, self.low, self.high)
+
+    def _bounds(self) -> tuple[Array, Array]:
+        """The range in units of √2 deviations from the mean, as `erf` takes it."""
+        scale = jnp.exp(-self.log_std) / math.sqrt(2.0)
+        return (self.low - self.mean) * scale, (self.high - self.mean) * scale
+
+    def _mass(self) -> Array:
+        """The probability that the Gaussian has within the range."""
+        low, high = map(jax.scipy.special.erf, self._bounds())
+        return (high - low) / 2
+
+
+def _log_density(z: Array, log_std: Array) -> Array:
+    """That of a Gaussian, `z` deviations from its mean."""
+    return -0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi)
+
+
+GAUSSIANS: dict[str, Any] = {
+    "gaussian": ClippedGaussian,
+    "squashed": SquashedGaussian,
+    "truncated-gaussian": TruncatedGaussian,
+}
 
 
 class Softmax(NamedTuple):
@@ -57,6 +164,11 @@ class Softmax(NamedTuple):
         """`noise: [..., batch, actions]` of standard Gumbels → actions `[..., batch]`."""
         return jnp.argmax(self.logits + noise, -1)
 
+    def draw(self, noise: Array) -> tuple[Array, Array]:
+        """A sample and its log-likelihood."""
+        action = self.sample(noise)
+        return action, self.log_likelihood(action)
+
     def log_likelihoods(self) -> Array:
         """`[batch, actions]`, of every action."""
         return jax.nn.log_softmax(self.logits)
@@ -64,6 +176,10 @@ class Softmax(NamedTuple):
     def log_likelihood(self, action: Array) -> Array:
         """`action: [..., batch]` → `[..., batch]`."""
         return select(self.log_likelihoods(), action)
+
+    def expectation(self, values: Array) -> Array:
+        """E f(A) from f of every action `[batch, actions]` → `[batch]`."""
+        return (jnp.exp(self.log_likelihoods()) * values).sum(-1)
 
     def entropy(self) -> Array:
         """`[batch]`."""
@@ -75,32 +191,52 @@ class Softmax(NamedTuple):
         return jnp.argmax(self.logits, -1)
 
 
+ENTROPY_ESTIMATORS = ("score", "exact", "released")
+
+
+def entropy_term(estimator: str, sample_log_likelihood: Array, exact_entropy: Array) -> Array:
+    """A function of a policy's parameters whose gradient estimates that of its entropy.
+
+    `score`: −log π(a)·∇log π(a) at one sample, unbiased for an unclipped policy. `exact`: the closed form.
+    `released`: −∇log π(a), what the published code follows; its expectation is zero for an unclipped policy.
+    """
+    if estimator == "score":
+        return -jax.lax.stop_gradient(sample_log_likelihood) * sample_log_likelihood
+    return exact_entropy if estimator == "exact" else -sample_log_likelihood
+
+
 class GaussianPolicy(eqx.Module):
-    """Mean (tanh, scaled to the action range) and log standard deviation from one trunk."""
+    """Mean and log standard deviation from one trunk; `family` names the distribution that they parametrise.
+
+    The mean is a tanh, scaled to the action range; except for `squashed`, which squashes its samples instead.
+    """
 
     trunk: Trunk
     mean: Linear
     log_std: Linear
     low: tuple[float, ...] = eqx.field(static=True)
     high: tuple[float, ...] = eqx.field(static=True)
+    family: str = eqx.field(static=True)
 
-    def __init__(self, observation_size: int, action: Box, hidden: Sequence[int]):
+    def __init__(self, observation_size: int, action: Box, hidden: Sequence[int], family: str = "gaussian"):
         self.trunk = Trunk(observation_size, hidden)
         self.mean = Linear(hidden[-1], action.size)
         self.log_std = Linear(hidden[-1], action.size)
-        self.low, self.high = action.low, action.high
+        self.low, self.high, self.family = action.low, action.high, family
 
-    def __call__(self, observation: Array) -> ClippedGaussian:
+    def __call__(self, observation: Array) -> Any:
         """`observation: [..., features]` → distributions over actions `[..., dims]`."""
         low, high = jnp.asarray(self.low), jnp.asarray(self.high)
         features = self.trunk(observation)
-        mean = (low + high) / 2 + (high - low) / 2 * jnp.tanh(self.mean(features))
+        mean = self.mean(features)
+        if self.family != "squashed":
+            mean = (low + high) / 2 + (high - low) / 2 * jnp.tanh(mean)
         log_std = jnp.clip(self.log_std(features), -MAX_LOG_STD, MAX_LOG_STD)
-        return ClippedGaussian(mean, log_std, low, high)
+        return GAUSSIANS[self.family](mean, log_std, low, high)
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         """Noise for actions of states `shape`."""
-        return jax.random.normal(key, (*shape, len(self.low)))
+        return GAUSSIANS[self.family].noise(key, (*shape, len(self.low)))
 
 
 class SoftmaxPolicy(eqx.Module):
@@ -125,9 +261,9 @@ class SoftmaxPolicy(eqx.Module):
 Policy = GaussianPolicy | SoftmaxPolicy
 
 
-def make_policy(key: Array, spaces: Spaces, hidden: Sequence[int]) -> Policy:
-    """The paper's policy for these spaces: Gaussian or softmax."""
+def make_policy(key: Array, spaces: Spaces, hidden: Sequence[int], family: str = "gaussian") -> Policy:
+    """The policy for these spaces: a Gaussian of that family, or a softmax."""
     size, action = spaces.observation.size, spaces.action
     if isinstance(action, Box):
-        return initialised(key, GaussianPolicy(size, action, hidden))
+        return initialised(key, GaussianPolicy(size, action, hidden, family))
     return initialised(key, SoftmaxPolicy(size, action.count, hidden))

@@ -6,12 +6,14 @@ from typing import cast
 from greedyac.agents.agent import Agent, Metrics
 from greedyac.agents.greedy_ac import GreedyAC
 from greedyac.agents.random import Random
+from greedyac.agents.sac import SAC
+from greedyac.agents.vanilla_ac import VanillaAC
 from greedyac.errors import unknown
 from greedyac.hypers import checked
 
-__all__ = ["AGENTS", "Agent", "GreedyAC", "Metrics", "Random", "find_agent", "make_agent"]
+__all__ = ["AGENTS", "SAC", "Agent", "GreedyAC", "Metrics", "Random", "VanillaAC", "find_agent", "make_agent"]
 
-AGENTS: dict[str, type[Agent]] = {agent.name: cast(type[Agent], agent) for agent in (GreedyAC, Random)}
+AGENTS: dict[str, type[Agent]] = {agent.name: cast(type[Agent], agent) for agent in (GreedyAC, SAC, VanillaAC, Random)}
 
 
 def find_agent(name: str) -> type[Agent]:

@@ -4,19 +4,19 @@ Read it beside the paper: `learn` is one pass of the while loop after the transi
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 from jax import Array
 
 from greedyac import ccem
+from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
-from greedyac.errors import InputError
 from greedyac.hypers import static, swept
-from greedyac.nets import ContinuousCritic, Critic, average, make_critic, minimise, moments
-from greedyac.policies import Policy, SoftmaxPolicy, make_policy
+from greedyac.nets import Critic, HeadsCritic, IndexCritic, average, make_critic, minimise, moments
+from greedyac.policies import ENTROPY_ESTIMATORS, Policy, entropy_term, make_policy
 from greedyac.replay import Batch
-from greedyac.spaces import Discrete, Spaces
+from greedyac.spaces import Box, Discrete, Spaces
 
 
 class State(NamedTuple):
@@ -32,139 +32,132 @@ class State(NamedTuple):
 
 
 class Draws(NamedTuple):
-    """The random numbers of one update: noise for the next actions and for the proposal's samples."""
+    """The random numbers of one update: noise for the next actions, the proposal's samples and one of the actor's.
+
+    Without a proposal policy only the first.
+    """
 
     next_action: Array
-    proposal: Array | None
+    proposal: Any = None
+    actor: Any = None
 
 
 @dataclass(frozen=True)
-class GreedyAC:
+class GreedyAC(ActorCritic):
     """Greedy Actor-Critic: the actor follows the best of the actions that a wider proposal policy samples."""
 
     name: ClassVar[str] = "greedy-ac"
-    numerics: ClassVar[int] = 1
+    numerics: ClassVar[int] = 2
 
-    critic_step_size: float = swept(1e-3, above=0, help="α: Adam step size of the critic")
-    actor_step_size_scale: float = swept(1.0, above=0, help="κ: actor and proposal step size, in units of α")
     entropy_scale: float = swept(1e-3, at_least=0, help="τ: weight of the proposal's entropy")
-    discount: float = swept(0.99, at_least=0, at_most=1, help="γ: discount of later rewards")
-    polyak: float = swept(0.01, above=0, at_most=1, help="how far the target critic moves to the critic per update")
     elite_fraction: float = static(0.1, above=0, below=1, help="ρ: share of sampled actions that are followed")
     proposal_samples: int = static(30, at_least=1, help="N: actions sampled from the proposal per state")
     entropy_estimator: str = static(
         "score",
-        choices=ccem.ENTROPY_ESTIMATORS,
+        choices=ENTROPY_ESTIMATORS,
         help="how the gradient of the proposal's entropy is estimated",
     )
-    discrete_critic: str = static(
-        "heads",
-        choices=("heads", "index"),
-        help="discrete actions: one output each, or the index as an input",
+    proposal_policy: str = static(
+        "gaussian",
+        choices=("gaussian", "truncated-gaussian"),
+        absent="gaussian",
+        help="continuous actions: samples clipped to the action range, or cut off at it",
     )
-    batch_size: int = static(32, at_least=1, help="transitions per update")
-    replay_capacity: int = static(100_000, at_least=1, help="transitions that the replay holds")
-    hidden: tuple[int, ...] = static((64, 64), at_least=1, help="widths of the hidden layers")
-
-    def check(self) -> None:
-        """A batch must fit into the replay."""
-        if self.batch_size > self.replay_capacity:
-            raise InputError(
-                f"batch_size = {self.batch_size} is not allowed with replay_capacity = {self.replay_capacity}; "
-                f"allowed: whole number ≥ 1 and ≤ {self.replay_capacity}"
-            )
+    proposal_update: str = static(
+        "entropy",
+        choices=("entropy", "average"),
+        absent="entropy",
+        help="the proposal follows the elite with an entropy bonus, or is a slow average of the actor",
+    )
+    proposal_average_rate: float = swept(
+        0.01, above=0, at_most=1, absent=0.01, help="α': how far an average proposal moves to the actor per update"
+    )
+    actor_entropy_scale: float = swept(0.0, at_least=0, absent=0.0, help="weight of the actor's entropy")
 
     def without_effect(self, spaces: Spaces) -> frozenset[str]:
-        """Continuous actions have no discrete critic; few discrete ones need no proposal."""
-        if not isinstance(spaces.action, Discrete):
-            return frozenset({"discrete_critic"})
+        """What belongs to the other kind of actions, to a proposal that is not needed, or to its other update."""
+        vain = {"discrete_critic"} if isinstance(spaces.action, Box) else {"proposal_policy"}
         if self._needs_no_proposal(spaces):
-            return frozenset({"entropy_scale", "entropy_estimator", "proposal_samples"})
-        return frozenset()
+            vain |= {
+                "entropy_scale",
+                "entropy_estimator",
+                "proposal_samples",
+                "proposal_update",
+                "proposal_average_rate",
+            }
+        elif self.proposal_update == "entropy":
+            vain |= {"proposal_average_rate"}
+        else:
+            vain |= {"entropy_scale"} if self.actor_entropy_scale else {"entropy_scale", "entropy_estimator"}
+        return frozenset(vain)
 
     def _needs_no_proposal(self, spaces: Spaces) -> bool:
         action = spaces.action
         return isinstance(action, Discrete) and ccem.greedy_suffices(self.elite_fraction, action.count)
 
-    @property
-    def actor_step_size(self) -> float:
-        """κα."""
-        return self.actor_step_size_scale * self.critic_step_size
-
     def init(self, key: Array, spaces: Spaces) -> State:
-        """Fresh networks: the target is a copy of the critic, the proposal a copy of the actor."""
+        """Fresh networks: the target is a copy of the critic, the proposal has the weights of the actor."""
         critic_key, actor_key = jax.random.split(key)
         critic = make_critic(critic_key, spaces, self.hidden, self.discrete_critic)
         actor = make_policy(actor_key, spaces, self.hidden)
-        proposal = None if self._needs_no_proposal(spaces) else actor
-        return State(critic, critic, actor, proposal, moments(critic), moments(actor), moments(proposal))
-
-    def act(self, state: State, observation: Array, key: Array, greedy: bool) -> Array:
-        """A ~ π(·|S), or the actor's most likely action."""
-        policy = state.actor(observation)
-        return policy.mode() if greedy else policy.sample(state.actor.noise(key, ()))
+        needless = self._needs_no_proposal(spaces)
+        proposal = None if needless else make_policy(actor_key, spaces, self.hidden, self.proposal_policy)
+        learned = None if self.proposal_update == "average" else proposal
+        return State(critic, critic, actor, proposal, moments(critic), moments(actor), moments(learned))
 
     def update(self, state: State, batch: Batch, key: Array) -> tuple[State, Metrics]:
         """Learn from one batch with fresh random draws."""
-        next_action, proposal = jax.random.split(key)
-        samples = (self.proposal_samples, self.batch_size)
-        draws = Draws(
-            state.actor.noise(next_action, (self.batch_size,)),
-            None if state.proposal is None else state.proposal.noise(proposal, samples),
-        )
-        return self.learn(state, batch, draws)
+        next_action, proposal, actor = jax.random.split(key, 3)
+        noise = state.actor.noise(next_action, (self.batch_size,))
+        if state.proposal is None:
+            return self.learn(state, batch, Draws(noise))
+        samples = state.proposal.noise(proposal, (self.proposal_samples, self.batch_size))
+        return self.learn(state, batch, Draws(noise, samples, state.actor.noise(actor, (self.batch_size,))))
 
     def learn(self, state: State, batch: Batch, draws: Draws) -> tuple[State, Metrics]:
         """Update θ using Sarsa for π, then w and w' using Algorithm 2, on one batch."""
-        critic, critic_adam, critic_loss = self._sarsa(state, batch, draws.next_action)
-        target = average(state.target, critic, self.polyak)
-        state = state._replace(critic=critic, target=target, critic_adam=critic_adam)
-        if draws.proposal is None:
+        next_action = state.actor(batch.next_observation).sample(draws.next_action)
+        state, metrics = self.fit_critic(state, batch, state.target(batch.next_observation, next_action))
+        if state.proposal is None:
             state, losses = self._follow_greedy_action(state, batch.observation)
         else:
-            state, losses = self._follow_elite_actions(state, batch.observation, draws.proposal)
-        return state, {"critic_loss": critic_loss, **losses}
-
-    def _sarsa(self, state: State, batch: Batch, noise: Array) -> tuple[Critic, object, Array]:
-        """θ ← θ + α [R + γ Q(S', A') − Q(S, A)] ∇Q(S, A) with A' ~ π(·|S'); γ Q is 0 where S' is terminal."""
-        next_action = state.actor(batch.next_observation).sample(noise)
-        next_value = state.target(batch.next_observation, next_action)
-        goal = batch.reward + self.discount * batch.continues * next_value
-
-        def loss(critic: Critic) -> Array:
-            return ((goal - critic(batch.observation, batch.action)) ** 2).mean()
-
-        return minimise(loss, state.critic, state.critic_adam, self.critic_step_size)
+            state, losses = self._follow_elite_actions(state, batch.observation, draws)
+        return state, metrics | losses
 
     def _follow_greedy_action(self, state: State, observation: Array) -> tuple[State, Metrics]:
         """Algorithm 2 for few discrete actions: I*(S) = argmax Q(S, ·), shared by ties."""
-        assert not isinstance(state.critic, ContinuousCritic)
-        assert isinstance(state.actor, SoftmaxPolicy)
+        assert isinstance(state.critic, HeadsCritic | IndexCritic)
         shares = ccem.greedy_shares(state.critic.values(observation))
 
-        def loss(actor: SoftmaxPolicy) -> Array:
-            return ccem.greedy_actor_loss(actor(observation).log_likelihoods(), shares)
+        def loss(actor: Policy) -> Array:
+            policy = actor(observation)
+            return ccem.greedy_loss(policy.log_likelihoods(), shares, policy.entropy(), self.actor_entropy_scale)
 
         actor, adam, actor_loss = minimise(loss, state.actor, state.actor_adam, self.actor_step_size)
         return state._replace(actor=actor, actor_adam=adam), {"actor_loss": actor_loss}
 
-    def _follow_elite_actions(self, state: State, observation: Array, noise: Array) -> tuple[State, Metrics]:
+    def _follow_elite_actions(self, state: State, observation: Array, draws: Draws) -> tuple[State, Metrics]:
         """Algorithm 2: I*(S) holds the ⌈ρN⌉ best of N actions a ~ π̃(·|S); w and w' follow it."""
         assert state.proposal is not None
-        sampled = state.proposal(observation).sample(noise)
+        sampled = state.proposal(observation).sample(draws.proposal)
         count = ccem.elite_count(self.elite_fraction, self.proposal_samples)
         elites = ccem.elites(sampled, state.critic(observation, sampled), count)
 
-        def actor_loss(actor: Policy) -> Array:
-            return ccem.actor_loss(actor(observation).log_likelihood(elites))
+        def follow(net: Policy, adam: object, sample: Array, entropy_scale: float) -> tuple[Policy, object, Array]:
+            def loss(net: Policy) -> Array:
+                policy = net(observation)
+                entropy = entropy_term(self.entropy_estimator, policy.log_likelihood(sample), policy.entropy())
+                return ccem.elite_loss(policy.log_likelihood(elites), entropy, entropy_scale)
 
-        def proposal_loss(proposal: Policy) -> Array:
-            policy = proposal(observation)
-            entropy = ccem.entropy_term(self.entropy_estimator, policy.log_likelihood(sampled[0]), policy.entropy())
-            return ccem.proposal_loss(policy.log_likelihood(elites), entropy, self.entropy_scale)
+            return minimise(loss, net, adam, self.actor_step_size)
 
-        step_size = self.actor_step_size
-        actor, actor_adam, followed = minimise(actor_loss, state.actor, state.actor_adam, step_size)
-        proposal, proposal_adam, proposed = minimise(proposal_loss, state.proposal, state.proposal_adam, step_size)
-        state = state._replace(actor=actor, actor_adam=actor_adam, proposal=proposal, proposal_adam=proposal_adam)
-        return state, {"actor_loss": followed, "proposal_loss": proposed}
+        own = state.actor(observation).sample(draws.actor)
+        actor, adam, loss = follow(state.actor, state.actor_adam, own, self.actor_entropy_scale)
+        metrics = {"actor_loss": loss}
+        if self.proposal_update == "average":
+            proposal, proposal_adam = average(state.proposal, actor, self.proposal_average_rate), state.proposal_adam
+        else:
+            proposal, proposal_adam, metrics["proposal_loss"] = follow(
+                state.proposal, state.proposal_adam, sampled[0], self.entropy_scale
+            )
+        return state._replace(actor=actor, actor_adam=adam, proposal=proposal, proposal_adam=proposal_adam), metrics

@@ -1,0 +1,66 @@
+"""What the actor-critic agents share: hyperparameters, acting, and how a critic learns from one batch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from jax import Array
+
+from greedyac.agents.agent import Metrics
+from greedyac.errors import InputError
+from greedyac.hypers import static, swept
+from greedyac.nets import average, minimise
+from greedyac.replay import Batch
+
+
+@dataclass(frozen=True)
+class ActorCritic:
+    """An actor, a critic, and a target critic that follows it slowly.
+
+    The states of such agents have the fields `actor`, `critic`, `target` and `critic_adam`, among others.
+    """
+
+    critic_step_size: float = swept(1e-3, above=0, help="α: Adam step size of the critic")
+    actor_step_size_scale: float = swept(1.0, above=0, help="κ: step size of the policies, in units of α")
+    entropy_scale: float = swept(1e-3, at_least=0, help="τ: weight of the policy's entropy")
+    discount: float = swept(0.99, at_least=0, at_most=1, help="γ: discount of later rewards")
+    polyak: float = swept(0.01, above=0, at_most=1, help="how far the target critic moves to the critic per update")
+    discrete_critic: str = static(
+        "heads",
+        choices=("heads", "index"),
+        help="discrete actions: one output each, or the index as an input",
+    )
+    batch_size: int = static(32, at_least=1, help="transitions per update")
+    replay_capacity: int = static(100_000, at_least=1, help="transitions that the replay holds")
+    hidden: tuple[int, ...] = static((64, 64), at_least=1, help="widths of the hidden layers")
+
+    def check(self) -> None:
+        """A batch must fit into the replay."""
+        if self.batch_size > self.replay_capacity:
+            raise InputError(
+                f"batch_size = {self.batch_size} is not allowed with replay_capacity = {self.replay_capacity}; "
+                f"allowed: whole number ≥ 1 and ≤ {self.replay_capacity}"
+            )
+
+    @property
+    def actor_step_size(self) -> float:
+        """κα."""
+        return self.actor_step_size_scale * self.critic_step_size
+
+    def act(self, state: Any, observation: Array, key: Array, greedy: bool) -> Array:
+        """A ~ π(·|S), or the actor's most likely action."""
+        policy = state.actor(observation)
+        return policy.mode() if greedy else policy.sample(state.actor.noise(key, ()))
+
+    def fit_critic(self, state: Any, batch: Batch, next_value: Array) -> tuple[Any, Metrics]:
+        """θ ← θ + α [R + γ Q(S', A') − Q(S, A)] ∇Q(S, A), then the target; γ Q is 0 where S' is terminal.
+
+        `next_value: [batch]`. Of a twin critic both learn.
+        """
+        goal = batch.reward + self.discount * batch.continues * next_value
+
+        def loss(critic: Any) -> Array:
+            return ((goal - critic(batch.observation, batch.action)) ** 2).mean(-1).sum()
+
+        critic, adam, critic_loss = minimise(loss, state.critic, state.critic_adam, self.critic_step_size)
+        target = average(state.target, critic, self.polyak)
+        return state._replace(critic=critic, target=target, critic_adam=adam), {"critic_loss": critic_loss}
