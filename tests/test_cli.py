@@ -171,7 +171,7 @@ def test_bad_step_size(refused: Refused, value: str) -> None:
         ("--entropy-estimator", "scor", "'scor' … mean 'score'? … score, exact, released"),
         ("--critc-step-size", "1", "option '--critc-step-size' … mean '--critic-step-size'? … --preset,"),
         ("--critic-step-size", "1\n2", "is not allowed; allowed: > 0"),
-        ("--preset", "papr", "unknown preset 'papr' … mean 'paper'? … paper"),
+        ("--preset", "papr", "unknown preset 'papr' … mean 'paper'? … paper, paper-across"),
         ("--env-option", "tme_limit=3", "option of Pendulum-CA 'tme_limit' … mean 'time_limit'? … time_limit"),
         ("--env-option", "time_limit=x", "time_limit = x is not allowed; allowed: whole number ≥ 1"),
         ("--env-option", "time_limit=0", "time_limit = 0 is not allowed; allowed: whole number ≥ 1"),
@@ -209,12 +209,15 @@ def test_bad_steps(refused: Refused, value: str) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["trian"], "command 'trian' … mean 'train'? … train, eval, agents, envs, demo"),
+        (["trian"], "command 'trian' … mean 'train'? … train, eval, agents, envs, bench, demo"),
         ([], "required: COMMAND; see greedyac --help"),
         (["train", "random"], "required: ENV; see greedyac train --help"),
         (["envs", "more"], "unexpected argument 'more'; see greedyac envs --help"),
         (["agents", "--jsn"], "unknown option '--jsn' … mean '--json'? … --json"),
-        (["train", "gredy-ac", "Pendulum-CA"], "unknown agent 'gredy-ac' … mean 'greedy-ac'? … greedy-ac, sac, vanilla-ac, random"),
+        (
+            ["train", "gredy-ac", "Pendulum-CA"],
+            "unknown agent 'gredy-ac' … mean 'greedy-ac'? … greedy-ac, sac, vanilla-",
+        ),
         (["train", "gredy-ac", "Pendulum-CA", "--polyak", "1"], "unknown agent 'gredy-ac' … mean 'greedy-ac'?"),
         (["train", "random", "pendulum-ca"], "environment 'pendulum-ca' … mean 'Pendulum-CA'? … MountainCar-CA, "),
         (["train", "random", "xyz"], "unknown environment 'xyz' … MountainCar-CA, MountainCar-DA, "),
@@ -223,6 +226,9 @@ def test_bad_steps(refused: Refused, value: str) -> None:
         (["train", "random", "Acrobot-CA", "--env-option", "start=zer"], "'zer' … mean 'zero'? … uniform, zero"),
         (["train", "--out", "random", "greedy-ac", "Acrobot-CA", "--seeds", "x"], "seeds 'x' are not allowed"),
         (["demo", "--seeds", "x"], "seeds 'x' are not allowed"),
+        (["bench", "--seconds", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),
+        (["bench", "--lanes", "many"], "'many' is not allowed; allowed: whole number ≥ 1"),
+        (["bench", "--workers", "2"], "unknown option '--workers' … --seconds, --lanes, --json"),
         (["demo", "--steps", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),
     ],
 )

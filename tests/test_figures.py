@@ -68,7 +68,7 @@ def test_mean_and_one_standard_error() -> None:
     steps, means, label = mean_line(panel, "greedy-ac")
     assert steps.tolist() == [25, 50, 75, 100]
     np.testing.assert_allclose(means, [3 / 2, 5 / 3, 6, 11 / 3])
-    assert label == "greedy-ac, mean of 3 runs ± standard error"
+    assert label == "greedy-ac, 3 runs"
     errors = [  # the sample standard deviation over √n; two runs are known in the first bin, three in the others
         math.sqrt(2 * 1.5**2 / 1) / math.sqrt(2),
         math.sqrt((2 * (2 / 3) ** 2 + (4 / 3) ** 2) / 2) / math.sqrt(3),
@@ -128,18 +128,18 @@ def test_a_panel_per_environment_and_a_line_per_agent() -> None:
         row("greedy-ac", "Acrobot-DA[start=zero]", FALLING),
         row("greedy-ac", "Acrobot-DA[start=zero]", FALLING, "diverged"),
     ]
-    figure = learning_curves(frame(*rows), title="a study")
+    figure = learning_curves(frame(*rows))
     assert [panel.get_title() for panel in figure.axes] == ["Pendulum-CA", "Acrobot-DA[start=zero]", "MountainCar-CA"]
     legends = [panel.get_legend() for panel in figure.axes]
     told = [[text.get_text() for text in legend.get_texts()] if legend else [] for legend in legends]
     assert told == [
-        ["greedy-ac, mean of 2 runs ± standard error"],
+        ["greedy-ac, 2 runs"],
         ["random, one run", "greedy-ac, one run, 1 diverged"],
         [],
     ]
     picture = drawn(figure)
     assert picture.startswith(b"\x89PNG")
-    assert drawn(learning_curves(frame(*rows), title="a study")) == picture
+    assert drawn(learning_curves(frame(*rows))) == picture
 
 
 def test_an_agent_keeps_its_colour_in_every_panel() -> None:

@@ -17,7 +17,6 @@ import greedyac
 from greedyac.cli import main
 from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
-from greedyac.envs import ENVS
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult, plan_chunks, plan_runs
@@ -186,6 +185,12 @@ def test_a_swept_grid_is_one_program_and_a_static_one_several() -> None:
     assert [len(chunk.runs) for chunk in plan_chunks(static, workers=1, folder=Path())] == [2, 2]
 
 
+def test_workers_share_a_program_only_if_there_are_too_few_programs() -> None:
+    static = plan(sweep={"batch_size": [16, 32]}, seeds=range(4))
+    sizes = {count: [len(chunk.runs) for chunk in plan_chunks(static, count, Path())] for count in (1, 2, 3, 4, 8)}
+    assert sizes == {1: [4, 4], 2: [4, 4], 3: [4, 4], 4: [2] * 4, 8: [2] * 4}
+
+
 @pytest.mark.parametrize("seeds", [range(1), range(3), range(9), range(17), range(100)])
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_chunks_hold_every_run_once(seeds: range, workers: int) -> None:
@@ -298,31 +303,6 @@ def test_what_is_written_and_printed_of_diverged_runs(
     assert summary["average_return"] == {"mean": average, "seeds": {"1": average, "0": None}}
     print_summary(Console(width=200), [summary])
     assert "diverged to NaN or infinity, and left out of the means: seed 0 on Pendulum-CA" in capsys.readouterr().out
-
-
-# κ, α and τ of the paper's tables of the best settings per environment.
-PAPER = {
-    "Acrobot-CA": (0.1, 1e-3, 1e-2),
-    "Acrobot-DA": (0.1, 1e-2, None),
-    "MountainCar-CA": (1.0, 1e-3, 10.0),
-    "MountainCar-DA": (2.0, 1e-3, None),
-    "Pendulum-CA": (0.1, 1e-2, 10.0),
-    "Pendulum-DA": (1.0, 1e-3, None),
-}
-
-
-@pytest.mark.parametrize("env", ENVS)
-def test_preset_of_the_paper(env: str) -> None:
-    [run] = plan(env=env, preset="paper")
-    scale, step_size, entropy_scale = PAPER[env]
-    assert run.hypers["actor_step_size_scale"] == scale
-    assert run.hypers["critic_step_size"] == step_size
-    assert entropy_scale is None or run.hypers["entropy_scale"] == entropy_scale
-    assert run.hypers["entropy_estimator"] == "released"
-    assert run.hypers["discrete_critic"] == "index"
-    named = ("actor_step_size_scale", "critic_step_size", "entropy_scale", "entropy_estimator", "discrete_critic")
-    [default] = plan(env=env)
-    assert all(run.hypers[name] == value for name, value in default.hypers.items() if name not in named)
 
 
 def test_values_beside_a_preset_override_it() -> None:

@@ -4,26 +4,61 @@ from typing import Any
 
 from greedyac.errors import InputError, unknown
 
-_PUBLISHED = {"entropy_estimator": "released", "discrete_critic": "index"}
+Row = tuple[float, float, float | None]
+"""κ, α, τ as the paper's tables have them; no τ where GreedyAC has no proposal policy."""
+
+_PER_ENVIRONMENT: dict[str, dict[str, Row]] = {
+    "greedy-ac": {
+        "Acrobot-CA": (0.1, 1e-3, 1e-2),
+        "Acrobot-DA": (0.1, 1e-2, None),
+        "MountainCar-CA": (1.0, 1e-3, 10.0),
+        "MountainCar-DA": (2.0, 1e-3, None),
+        "Pendulum-CA": (0.1, 1e-2, 10.0),
+        "Pendulum-DA": (1.0, 1e-3, None),
+    },
+    "sac": {
+        "Acrobot-CA": (10.0, 1e-5, 10.0),
+        "Acrobot-DA": (2.0, 1e-5, 10.0),
+        "MountainCar-CA": (1.0, 1e-3, 1e-3),
+        "MountainCar-DA": (1.0, 1e-3, 1e-2),
+        "Pendulum-CA": (0.1, 1e-2, 0.1),
+        "Pendulum-DA": (1.0, 1e-3, 1.0),
+    },
+    "vanilla-ac": {
+        "Acrobot-CA": (2.0, 1e-3, 1e-3),
+        "Acrobot-DA": (0.1, 1e-2, 1e-2),
+        "MountainCar-CA": (2.0, 1e-3, 1e-3),
+        "MountainCar-DA": (1.0, 1e-3, 1e-2),
+        "Pendulum-CA": (0.01, 1e-2, 1e-2),
+        "Pendulum-DA": (2.0, 1e-3, 1.0),
+    },
+}
+_ACROSS_ENVIRONMENTS: dict[str, dict[str, Row]] = {
+    "greedy-ac": {"CA": (1.0, 1e-3, 1e-3), "DA": (10.0, 1e-3, None)},
+    "sac": {"CA": (1.0, 1e-3, 1e-3), "DA": (10.0, 1e-5, 10.0)},
+    "vanilla-ac": {"CA": (2.0, 1e-3, 1e-3), "DA": (0.1, 1e-3, 1e-2)},
+}
+_PUBLISHED: dict[str, dict[str, Any]] = {
+    "greedy-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
+    "sac": {"soft_target": "released", "discrete_critic": "index"},
+    "vanilla-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
+}
 
 
-def _row(actor_step_size_scale: float, critic_step_size: float, entropy_scale: float | None) -> dict[str, Any]:
-    values = {
-        "actor_step_size_scale": actor_step_size_scale,
-        "critic_step_size": critic_step_size,
-        **_PUBLISHED,
-    }
-    return values if entropy_scale is None else {**values, "entropy_scale": entropy_scale}
+def _setting(agent: str, row: Row) -> dict[str, Any]:
+    names = ("actor_step_size_scale", "critic_step_size", "entropy_scale")
+    tuned = {name: value for name, value in zip(names, row, strict=True) if value is not None}
+    return tuned | _PUBLISHED[agent]
 
 
 PRESETS: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
-    "paper": {  # κ, α, τ of the paper's per-environment tables; no τ where there is no proposal policy
-        ("greedy-ac", "Acrobot-CA"): _row(0.1, 1e-3, 1e-2),
-        ("greedy-ac", "Acrobot-DA"): _row(0.1, 1e-2, None),
-        ("greedy-ac", "MountainCar-CA"): _row(1.0, 1e-3, 10.0),
-        ("greedy-ac", "MountainCar-DA"): _row(2.0, 1e-3, None),
-        ("greedy-ac", "Pendulum-CA"): _row(0.1, 1e-2, 10.0),
-        ("greedy-ac", "Pendulum-DA"): _row(1.0, 1e-3, None),
+    "paper": {
+        (agent, env): _setting(agent, row) for agent, rows in _PER_ENVIRONMENT.items() for env, row in rows.items()
+    },
+    "paper-across": {
+        (agent, env): _setting(agent, _ACROSS_ENVIRONMENTS[agent][env[-2:]])
+        for agent, rows in _PER_ENVIRONMENT.items()
+        for env in rows
     },
 }
 
@@ -34,6 +69,6 @@ def preset(name: str, agent: str, env: str) -> dict[str, Any]:
         raise unknown("preset", name, PRESETS)
     table = PRESETS[name]
     if (agent, env) not in table:
-        pairs = ", ".join(f"{known} on {place}" for known, place in table)
-        raise InputError(f"preset {name!r} has no settings for {agent} on {env}; allowed: {pairs}")
+        agents, envs = (", ".join(dict.fromkeys(words)) for words in zip(*table, strict=True))
+        raise InputError(f"preset {name!r} has no settings for {agent} on {env}; allowed: {agents} on {envs}")
     return dict(table[agent, env])

@@ -13,7 +13,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
 
 
-def learning_curves(rows: pl.DataFrame, title: str = "") -> Figure:
+def learning_curves(rows: pl.DataFrame) -> Figure:
     """One panel per environment: each agent's mean return over its runs ± one standard error, and single runs."""
     envs = rows["env"].unique(maintain_order=True).to_list()
     colours = dict(zip(rows["agent"].unique(maintain_order=True), itertools.cycle(COLOURS), strict=False))
@@ -31,9 +31,7 @@ def learning_curves(rows: pl.DataFrame, title: str = "") -> Figure:
             panel.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
         else:
             panel.text(0.5, 0.5, "no finished episodes", ha="center", transform=panel.transAxes)
-    figure.axes[0].set_ylabel("return of an episode")
-    if title:
-        figure.suptitle(title, fontsize=12)
+    figure.axes[0].set_ylabel("return (mean ± standard error)")
     return figure
 
 
@@ -49,7 +47,7 @@ def _draw_agent(panel: Axes, runs: pl.DataFrame, agent: str, colour: str) -> Non
     counts = (~np.isnan(matrix)).sum(0)
     known = counts > 0
     mean = np.nanmean(matrix[:, known], axis=0)
-    label = f"{agent}, mean of {len(matrix)} runs ± standard error" if len(matrix) > 1 else f"{agent}, one run"
+    label = f"{agent}, {len(matrix)} runs" if len(matrix) > 1 else f"{agent}, one run"
     if diverged := len(runs) - len(healthy):
         label += f", {diverged} diverged"
     panel.plot(steps[known], mean, color=colour, linewidth=2, label=label)

@@ -1,17 +1,19 @@
-"""`greedyac demo`: GreedyAC with the paper's settings on two environments, in one picture."""
+"""`greedyac demo`: all agents with the paper's settings on two environments, in one picture."""
 
+import itertools
 from typing import Any
 
-import polars as pl
 from rich.console import Console
 
+from greedyac.agents import AGENTS
 from greedyac.analysis.figures import learning_curves
 from greedyac.cli.output import first_free, output_folder, write_result
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.progress import ProgressReport
 from greedyac.cli.train import print_summary
 from greedyac.errors import InputError
-from greedyac.training.train import train
+from greedyac.presets import PRESETS
+from greedyac.training.train import TrainResult, plan_runs, train_runs, worker_count
 
 ENVS = ("Pendulum-CA", "MountainCar-CA")
 
@@ -24,23 +26,28 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 
 def run(options: Any) -> int:
-    """Train on each environment, write a folder per environment and one picture of all."""
+    """Train every agent on each environment, write a folder for each pair and one picture of all."""
     out = options.out or first_free("runs/demo")
-    if taken := [name for name in (*ENVS, "curves.png") if (out / name).exists()]:
+    pairs = {f"{agent}-{env}": (agent, env) for agent, env in itertools.product(AGENTS, ENVS)}
+    if taken := [name for name in (*pairs, "curves.png") if (out / name).exists()]:
         raise InputError(f"output folder {str(out)!r} already holds {taken[0]}; allowed: a new or empty folder")
-    summaries, curves = [], []
+    runs = []
+    for agent, env in pairs.values():
+        preset = "paper" if (agent, env) in PRESETS["paper"] else None
+        runs += plan_runs(agent, env, options.steps, options.seeds, preset, {}, {}, {})
+    summaries, count = [], len(runs) // len(pairs)
     with output_folder(out, overwrite=False) as output:
-        for env in ENVS:
-            with ProgressReport(f"greedy-ac on {env:14}") as report:
-                result = train(
-                    "greedy-ac", env, preset="paper", steps=options.steps, seeds=options.seeds, on_progress=report
-                )
-            (output.staging / env).mkdir()
-            summaries.append(write_result(result, output.staging / env))
-            curves.append(result.curves)
-        learning_curves(pl.concat(curves)).savefig(output.staging / "curves.png")
+        with ProgressReport(f"{len(AGENTS)} agents on {' and '.join(ENVS)}") as report:
+            result = train_runs(runs, worker_count(None), report)
+        for index, name in enumerate(pairs):
+            part = slice(index * count, (index + 1) * count)
+            (output.staging / name).mkdir()
+            summaries.append(
+                write_result(TrainResult(result.curves[part], result.policies[part], None), output.staging / name)
+            )
+        learning_curves(result.curves).savefig(output.staging / "curves.png")
         output.publish(complete=True)
     print_summary(Console(highlight=False), summaries)
-    print(f"written to {out}/: curves.png, and for each environment a folder with its results and checkpoints")
-    print(f"next: greedyac eval {out}/{ENVS[0]}/seed-{summaries[0]['seeds'][0]}.safetensors")
+    print(f"written to {out}/: curves.png, and for each agent and environment a folder with results and checkpoints")
+    print(f"next: greedyac eval {out}/{next(iter(pairs))}/seed-{summaries[0]['seeds'][0]}.safetensors")
     return 0

@@ -15,7 +15,8 @@ COMMANDS = {
     "eval": "run episodes with a trained policy and print their returns",
     "agents": "list the agents with every hyperparameter, its range, default and meaning",
     "envs": "list the environments with their observations, actions and options",
-    "demo": "train GreedyAC on two environments in about a minute and draw its learning curves",
+    "bench": "measure how fast every agent trains on this machine, beside a large matrix product",
+    "demo": "compare the agents on two environments in some minutes and draw their learning curves",
 }
 
 

@@ -14,6 +14,7 @@ from greedyac.hypers import hashed_values, hypers_of, show, values_of, whole
 from greedyac.training.streams import MAX_SEED
 
 MAX_SEEDS = 1_000_000
+MAX_STEPS = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -109,4 +110,4 @@ def check_seeds(seeds: Iterable[Any]) -> list[int]:
 
 def check_steps(steps: object) -> int:
     """A number of steps that can be run."""
-    return whole("steps", steps, 1, 2**31 - 1)
+    return whole("steps", steps, 1, MAX_STEPS)

@@ -144,11 +144,15 @@ def _seed_list(seeds: int | str | Iterable[int]) -> list[int]:
 
 
 def plan_chunks(runs: Sequence[Run], workers: int, folder: Path) -> list[Chunk]:
-    """The runs by program, split so that all workers have about as much to do, a few lanes at a time."""
+    """The runs by program, split so that all workers have about as much to do, a few lanes at a time.
+
+    With more programs than workers, a program goes to one worker if it can: others need not compile it.
+    """
     programs: dict[Program, list[Run]] = defaultdict(list)
     for run in runs:
         programs[Program(static_part(run.make_agent()), run.make_env())].append(run)
     chunks: list[Chunk] = []
+    workers = max(workers // max(len(programs), 1), 1)  # for each program
     for members in programs.values():
         rounds = -(-len(members) // (workers * MAX_WIDTH))
         width = max(-(-len(members) // (workers * rounds)), MIN_WIDTH)
