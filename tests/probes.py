@@ -1,14 +1,14 @@
 """Tiny environments whose action values are known by hand."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from greedyac.envs import Env
-from greedyac.spaces import Box
+from greedyac.spaces import Box, Discrete, Spaces
 
 CONSTANT, BY_OBSERVATION, TWO_STEPS, BY_ACTION, BY_BOTH = range(5)
 
@@ -44,6 +44,20 @@ class FiveProbes(Env):
         by_action = 1 - (force - 0.5) ** 2 if self.continuous else -force
         reward = jnp.stack([jnp.float32(1), signal, second.astype(jnp.float32), by_action, signal * force])[kind]
         return Probe(kind, jnp.float32(1)), reward, (kind != TWO_STEPS) | second
+
+
+@dataclass(frozen=True)
+class ManyActions(FiveProbes):
+    """The same probes with 25 discrete actions, evenly spread over the continuous ones, and their rewards."""
+
+    count: ClassVar[int] = 25
+
+    @property
+    def spaces(self) -> Spaces:
+        return Spaces(self.observation_space, Discrete(self.count))
+
+    def _force(self, action: Array) -> Array:
+        return jnp.linspace(-1.0, 1.0, self.count)[action]
 
 
 @dataclass(frozen=True)

@@ -227,6 +227,8 @@ def test_bad_steps(refused: Refused, value: str) -> None:
         (["train", "--out", "random", "greedy-ac", "Acrobot-CA", "--seeds", "x"], "seeds 'x' are not allowed"),
         (["demo", "--seeds", "x"], "seeds 'x' are not allowed"),
         (["bench", "--seconds", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),
+        (["bench", "SAC"], "unknown agent to measure 'SAC' … mean 'sac'? … greedy-ac, sac, vanilla-ac"),
+        (["bench", "random"], "unknown agent to measure 'random'; allowed: greedy-ac, sac, vanilla-ac"),
         (["bench", "--lanes", "many"], "'many' is not allowed; allowed: whole number ≥ 1"),
         (["bench", "--workers", "2"], "unknown option '--workers' … --seconds, --lanes, --json"),
         (["demo", "--steps", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),

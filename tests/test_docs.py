@@ -19,6 +19,7 @@ def shortened(code: str) -> str:
     code = re.sub(r"--steps \d+|steps=[\d_]+", lambda match: re.sub(r"[\d_]+", "300", match[0]), code)
     code = re.sub(r"--seeds 0-9", "--seeds 0-1", code).replace("range(10)", "range(2)").replace("range(4)", "range(2)")
     code = re.sub(r"(greedyac train (?!.*--steps).*)", r"\1 --steps 300", code)
+    code = re.sub(r"greedyac bench( --seconds \d+)?", "greedyac bench vanilla-ac --seconds 1 --lanes 2", code)
     return code.replace("make demo", "greedyac demo --steps 300 --seeds 0-1")
 
 

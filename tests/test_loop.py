@@ -52,6 +52,36 @@ def test_the_default_network_has_the_same_bits_at_every_width() -> None:
         assert bits(train([agent] * width, env, range(3, 3 + width))[0]) == bits(alone), f"{width} lanes"
 
 
+@pytest.mark.parametrize(
+    ("agent", "env", "options"),
+    [
+        ("greedy-ac", "Pendulum-CA", {"proposal_policy": "truncated-gaussian", "entropy_estimator": "exact"}),
+        ("greedy-ac", "Pendulum-CA", {"proposal_update": "average"}),
+        ("sac", "Pendulum-CA", {}),
+        ("sac", "Pendulum-CA", {"policy": "gaussian", "automatic_entropy": True}),
+        ("sac", "MountainCar-DA", {"soft_target": "released", "discrete_critic": "index"}),
+        ("vanilla-ac", "Pendulum-CA", {}),
+        ("vanilla-ac", "MountainCar-DA", {}),
+    ],
+)
+def test_the_other_agents_runs_depend_on_setting_and_seed_alone(agent: str, env: str, options: dict[str, Any]) -> None:
+    world = make_env(env, {"time_limit": 40})
+    usual, other, wild = (make_agent(agent, {**options, "critic_step_size": size}) for size in (1e-3, 1e-2, 1e30))
+    [alone] = train([usual], world, [7])
+    lanes = Lanes([usual, wild, other, usual, usual], world, [7, 7, 7, 8, 7], STEPS)
+    first_weights = jax.device_get(lanes.state.agent.actor)
+    while lanes.time < STEPS:
+        lanes.advance(77)
+    first, wildly, tuned, second_seed, again = lanes.outcomes()
+    assert bits(first) == bits(again) == bits(alone)
+    assert bits(tuned) != bits(first) != bits(second_seed)
+    assert wildly.diverged_at is not None
+    assert first.diverged_at is tuned.diverged_at is second_seed.diverged_at is None
+    for weights in jax.tree.leaves(first_weights):
+        np.testing.assert_array_equal(weights[0], weights[2])  # one seed, two settings: the same start
+        assert weights.ndim < 3 or not np.array_equal(weights[0], weights[3])
+
+
 def test_a_seed_repeats_and_two_seeds_differ() -> None:
     env = make_env("Pendulum-CA", {"time_limit": 40})
     first, again, other = train([setting(0)] * 3, env, [0, 0, 1])

@@ -8,10 +8,12 @@ from rich.console import Console
 from rich.table import Table
 
 from greedyac.cli.parser import Parser, whole_number
+from greedyac.errors import unknown
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
+    parser.add_argument("agents", nargs="*", metavar="AGENT", help="which agents (default: all that learn)")
     parser.add_argument(
         "--seconds", type=whole_number, default=10, metavar="N", help="length of each measurement (default 10)"
     )
@@ -23,15 +25,17 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Measure, then print a table or JSON."""
-    from greedyac.training.bench import ENVS, PASSES, bench
+    from greedyac.training.bench import PASSES, bench
 
-    total, begun = len(PASSES) * len(ENVS), []
+    agents = options.agents or list(PASSES)
+    for agent in agents:
+        if agent not in PASSES:
+            raise unknown("agent to measure", agent, PASSES)
 
-    def report(words: str) -> None:
-        begun.append(words)
-        print(f"measuring {len(begun)} of {total}: {words}", file=sys.stderr, flush=True)
+    def report(agent: str, env: str) -> None:
+        print(f"measuring {agent} on {env}", file=sys.stderr, flush=True)
 
-    measured = bench(options.seconds, options.lanes, report)
+    measured = bench(dict.fromkeys(agents), options.seconds, options.lanes, report)
     if options.json:
         results = [result._asdict() for result in measured.results]
         print(json.dumps(measured._asdict() | {"results": results}, indent=2))

@@ -22,7 +22,6 @@ from greedyac.spaces import Box, Spaces
 from greedyac.training.chunk import Chunk
 from greedyac.training.pool import cores, train_chunks
 from greedyac.training.runs import MAX_STEPS, Run
-from greedyac.training.train import MAX_WIDTH
 
 ENVS = ("Pendulum-CA", "Pendulum-DA")
 WARM_UP = 1.0
@@ -112,11 +111,11 @@ def sustained(events: Iterable[tuple[float, int]], workers: int, seconds: float)
     return sum(steps for _, steps in counted[1:]) / (counted[-1][0] - counted[0][0])
 
 
-def bench(seconds: float, lanes: int = MAX_WIDTH, on_measured: Callable[[str], None] = lambda words: None) -> Bench:
-    """Measure every agent that learns on a continuous and a discrete environment, and matrix products in between."""
+def bench(agents: Iterable[str], seconds: float, lanes: int, on_start: Callable[[str, str], None]) -> Bench:
+    """Measure these agents on a continuous and a discrete environment, and matrix products in between."""
     rates, products = {}, [matmul_gflops()]
-    for agent, env in itertools.product(PASSES, ENVS):
-        on_measured(f"{agent} on {env}")
+    for agent, env in itertools.product(agents, ENVS):
+        on_start(agent, env)
         rates[agent, env] = run_steps_per_second(agent, env, lanes, seconds)
         products.append(matmul_gflops())
     best, results = median(products), []
