@@ -17,13 +17,16 @@ from greedyac.nets import (
     IndexCritic,
     Linear,
     Trunk,
+    TwinCritic,
     average,
     initialised,
     make_critic,
+    make_twin_critic,
     minimise,
     moments,
     select,
 )
+from greedyac.policies import GaussianPolicy
 from greedyac.spaces import Box, Discrete, Spaces
 
 Net = TypeVar("Net")
@@ -131,6 +134,46 @@ def test_make_critic_fits_the_spaces(spaces: Spaces, name: str, kind: type[Any])
     assert shapes == [(inputs, 8), (8,), (8, 5), (5,), (5, outputs), (outputs,)]
 
 
+KINDS = [(CONTINUOUS, "heads"), (DISCRETE, "heads"), (DISCRETE, "index")]
+
+
+def one_of(twin: TwinCritic, which: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[which], twin.both)
+
+
+@pytest.mark.parametrize(("spaces", "name"), KINDS)
+def test_each_of_twin_critics_is_the_single_critic_with_its_weights(spaces: Spaces, name: str) -> None:
+    twin = randomised(make_twin_critic(jax.random.key(0), spaces, (8, 5), name))
+    observation, actions = jnp.asarray(OBSERVATIONS), jnp.asarray(ACTIONS if spaces is CONTINUOUS else INDICES)
+    for inputs, shape in [(actions, (SAMPLES, BATCH)), (actions[2], (BATCH,))]:
+        both = call(twin, observation, inputs)
+        assert both.shape == (2, *shape)
+        for which in (0, 1):
+            close(both[which], np.asarray(call(one_of(twin, which), observation, inputs)))
+    if spaces is DISCRETE:
+        values = twin.values(observation)
+        assert values.shape == (2, BATCH, COUNT)
+        for which in (0, 1):
+            close(values[which], np.asarray(one_of(twin, which).values(observation)))
+
+
+@pytest.mark.parametrize(("spaces", "name"), KINDS)
+def test_make_twin_critic_gives_two_critics_for_the_spaces_with_weights_of_their_own(spaces: Spaces, name: str) -> None:
+    twin = make_twin_critic(jax.random.key(0), spaces, (8, 5), name)
+    single = make_critic(jax.random.key(0), spaces, (8, 5), name)
+    assert type(twin.both) is type(single)
+    for leaf, like in zip(jax.tree.leaves(twin), jax.tree.leaves(single), strict=True):
+        assert leaf.shape == (2, *like.shape)
+        assert leaf.dtype == np.float32
+        if like.ndim == 1:
+            np.testing.assert_array_equal(leaf, np.zeros_like(leaf))
+            continue
+        bound = math.sqrt(2) * math.sqrt(6 / sum(like.shape))  # of one critic's layer, not of the pair
+        assert np.float64(np.abs(leaf).max()) <= bound
+        assert np.abs(leaf).max() > 0.6 * bound
+        assert (leaf[0] != leaf[1]).all()
+
+
 LAYERS = (Linear(40, 60), Linear(60, 40))
 
 
@@ -202,3 +245,16 @@ def test_average_moves_the_slow_network_by_the_rate() -> None:
     ]
     for leaf, by_hand in zip(jax.tree.leaves(average(slow, fast, 0.25)), expected, strict=True):
         np.testing.assert_allclose(leaf, by_hand, rtol=1e-5, atol=1e-6)
+
+
+def test_average_of_policies_of_two_families_keeps_that_of_the_slow_one() -> None:
+    action = Box((-1.0,) * DIMS, (1.0,) * DIMS)
+    slow, fast = (
+        randomised(GaussianPolicy(FEATURES, action, (8, 5), family), seed)
+        for seed, family in [(1, "squashed"), (2, "gaussian")]
+    )
+    for one, other, family in [(slow, fast, "squashed"), (fast, slow, "gaussian")]:
+        moved = average(one, other, 0.25)
+        assert moved.family == family
+        for leaf, old, new in zip(*map(jax.tree.leaves, (moved, one, other)), strict=True):
+            np.testing.assert_allclose(leaf, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-6)

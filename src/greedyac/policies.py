@@ -78,9 +78,12 @@ class SquashedGaussian(NamedTuple):
         return self._squashed(self.mean + jnp.exp(self.log_std) * noise)
 
     def draw(self, noise: Array) -> tuple[Array, Array]:
-        """A sample, as a function of the parameters, and its log-likelihood."""
+        """A sample, as a function of the parameters, and its log-likelihood.
+
+        The slope is half the range times 1 − tanh², in a form that does not cancel where tanh is close to ±1.
+        """
         unsquashed = self.mean + jnp.exp(self.log_std) * noise
-        slope = (self.high - self.low) / 2 * (1 - jnp.tanh(unsquashed) ** 2)
+        slope = 2 * (self.high - self.low) * jax.nn.sigmoid(2 * unsquashed) * jax.nn.sigmoid(-2 * unsquashed)
         correction = jnp.log(slope + SQUASHING_MARGIN)
         return self._squashed(unsquashed), (_log_density(noise, self.log_std) - correction).sum(-1)
 
@@ -91,6 +94,10 @@ class SquashedGaussian(NamedTuple):
     def _squashed(self, unsquashed: Array) -> Array:
         action = (self.low + self.high) / 2 + (self.high - self.low) / 2 * jnp.tanh(unsquashed)
         return jnp.clip(action, self.low, self.high)  # rounding can carry it an ulp beyond the range
+
+
+_BELOW_ONE = 1 - 2**-24
+"""The largest float32 below 1."""
 
 
 class TruncatedGaussian(NamedTuple):
@@ -111,9 +118,12 @@ class TruncatedGaussian(NamedTuple):
         return jax.random.uniform(key, shape)
 
     def sample(self, noise: Array) -> Array:
-        """`noise: [..., batch, dims]`, uniform in [0, 1) → actions of that shape, by the inverse CDF."""
+        """`noise: [..., batch, dims]`, uniform in [0, 1) → actions of that shape, by the inverse CDF.
+
+        Noise of 0 stays within 5.5 deviations of the mean, like any other, and is not sent to the bound.
+        """
         low, high = map(jax.scipy.special.erf, self._bounds())
-        z = jax.scipy.special.erfinv(low + noise * (high - low))
+        z = jax.scipy.special.erfinv(jnp.clip(low + noise * (high - low), -_BELOW_ONE, _BELOW_ONE))
         return jnp.clip(self.mean + math.sqrt(2.0) * jnp.exp(self.log_std) * z, self.low, self.high)
 
     def log_likelihood(self, action: Array) -> Array:
