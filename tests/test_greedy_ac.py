@@ -239,6 +239,15 @@ def test_exactly_the_hyperparameters_without_effect_leave_the_program_as_it_is(
     assert agent.without_effect(spaces) == idle == {name for name in changes if made[name] == made[""]}
 
 
+def test_an_average_proposal_and_an_actor_without_entropy_need_no_estimator() -> None:
+    agents = [replace(AGENT, proposal_update="average", entropy_estimator=estimator) for estimator in ESTIMATORS]
+    inputs = started(case_of(0, "gaussian"), agents[0], CONTINUOUS, Draws)
+    first, *others = jax.jit(lambda *inputs: [agent.learn(*inputs) for agent in agents])(*inputs)
+    for other in others:  # the program has 0 × the entropy, so its text says nothing
+        jax.tree.map(np.testing.assert_array_equal, first, other)
+    assert agents[0].without_effect(CONTINUOUS) == {"discrete_critic", "entropy_scale", "entropy_estimator"}
+
+
 def test_a_batch_larger_than_the_replay_is_refused_and_an_equal_one_is_not() -> None:
     make_agent("greedy-ac", {"batch_size": 8, "replay_capacity": 8})
     with pytest.raises(InputError, match=r"^batch_size = 9 is not allowed with replay_capacity = 8; allowed: .* ≤ 8$"):

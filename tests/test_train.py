@@ -302,7 +302,10 @@ def test_what_is_written_and_printed_of_diverged_runs(
     average = curves["average_return"][0]
     assert summary["average_return"] == {"mean": average, "seeds": {"1": average, "0": None}}
     print_summary(Console(width=200), [summary])
-    assert "diverged to NaN or infinity, and left out of the means: seed 0 on Pendulum-CA" in capsys.readouterr().out
+    assert (
+        "diverged to NaN or infinity, and left out of the means: seed 0 of greedy-ac on Pendulum-CA"
+        in capsys.readouterr().out
+    )
 
 
 def test_values_beside_a_preset_override_it() -> None:

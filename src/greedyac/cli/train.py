@@ -109,17 +109,11 @@ def parse_env_options(env: str, given: list[str]) -> dict[str, object]:
 
 
 def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
-    """A line per environment: mean returns over the seeds, and what diverged."""
+    """A line per agent and environment: mean returns over the seeds, speed if it is known, and what diverged."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in (
-        "agent",
-        "environment",
-        "seeds",
-        "average return",
-        "final return",
-        "best return",
-        "run-steps/s",
-    ):
+    rated = any(summary["run_steps_per_second"] is not None for summary in summaries)
+    headings = ["agent", "environment", "seeds", "average return", "final return", "best return"]
+    for heading in [*headings, "run-steps/s"] if rated else headings:
         name = heading in ("agent", "environment")
         table.add_column(heading, justify="left" if name else "right", no_wrap=name)
     for summary in summaries:
@@ -130,10 +124,11 @@ def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
             summary["env"],
             str(len(summary["seeds"])),
             *("–" if mean is None else f"{mean:.1f}" for mean in means),
-            "–" if rate is None else f"{rate:,.0f}",
+            *(["–" if rate is None else f"{rate:,.0f}"] if rated else []),
         )
     console.print(table)
     for summary in summaries:
         if summary["diverged"]:
             seeds = ", ".join(map(str, summary["diverged"]))
-            console.print(f"diverged to NaN or infinity, and left out of the means: seed {seeds} on {summary['env']}")
+            where = f"seed {seeds} of {summary['agent']} on {summary['env']}"
+            console.print(f"diverged to NaN or infinity, and left out of the means: {where}")
