@@ -172,6 +172,8 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=2000)
     parser.add_argument("--out", type=Path, default=Path("estimators.png"))
     options = parser.parse_args()
+    if options.updates < POINTS:
+        parser.error(f"--updates {options.updates} is not allowed; allowed: whole number ≥ {POINTS}")
     told = jax.device_get(study(options.seeds, options.updates))
     print(f"{'kind':10} {'τ':>6}  found  last median width: proposal  actor")
     for kind in KINDS:

@@ -229,6 +229,7 @@ def test_bad_steps(refused: Refused, value: str) -> None:
         (["bench", "--seconds", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),
         (["bench", "SAC"], "unknown agent to measure 'SAC' … mean 'sac'? … greedy-ac, sac, vanilla-ac"),
         (["bench", "random"], "unknown agent to measure 'random'; allowed: greedy-ac, sac, vanilla-ac"),
+        (["bench", "--lanes", "1"], "lanes = 1 is not allowed; allowed: whole number ≥ 2 and ≤ 1000"),
         (["bench", "--lanes", "many"], "'many' is not allowed; allowed: whole number ≥ 1"),
         (["bench", "--workers", "2"], "unknown option '--workers' … --seconds, --lanes, --json"),
         (["demo", "--steps", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greedyac.agents import GreedyAC, make_agent
+from greedyac.agents import AGENTS, GreedyAC, make_agent
 from greedyac.envs import Pendulum, make_env
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import Hyper, checked, hashed_values, hypers_of, show, stack, static, swept, swept_names
@@ -32,6 +32,11 @@ OTHER: dict[str, Any] = {
     "proposal_update": "average",
     "proposal_average_rate": 0.5,
     "actor_entropy_scale": 0.5,
+    "policy": "gaussian",
+    "automatic_entropy": True,
+    "entropy_step_size": 0.5,
+    "soft_target": "released",
+    "baseline_samples": 29,
     "batch_size": 33,
     "replay_capacity": 1000,
     "hidden": (64,),
@@ -41,6 +46,11 @@ OTHER: dict[str, Any] = {
 def test_ids_are_the_ones_that_stores_hold() -> None:
     # These never change, unless `numerics` was raised: a change here orphans every result on disk.
     assert (RUN.run_id, RUN.setting_id) == ("c2f0eb2cff28d47863c4", "34484218a2775ec9ebad")
+    others = [Run(agent, "Pendulum-DA", 3, 1000, {"entropy_scale": 0.1}) for agent in ("sac", "vanilla-ac")]
+    assert [(run.run_id, run.setting_id) for run in others] == [
+        ("f88f03d33bcf0148529a", "03b64a6ef6b269b3132c"),
+        ("14dad54ef9ff76405b3d", "e8f418cf66859cbd4094"),
+    ]
     tuned = Run("greedy-ac", "Acrobot-DA", 7, 5000, {"critic_step_size": 0.01, "hidden": [32]}, {"start": "zero"})
     assert (tuned.run_id, tuned.setting_id) == ("37f236b68ba29c3f8973", "4a67310555c844a416ee")
 
@@ -59,11 +69,12 @@ def test_every_field_of_a_run_changes_its_id_and_only_the_agents_the_settings() 
     assert {field.name for field in fields(Run)} == {"agent", "env", "seed", "steps", "hypers", "env_options"}
 
 
-@pytest.mark.parametrize("name", hypers_of(GreedyAC))
-def test_every_hyperparameter_changes_both_ids(name: str) -> None:
-    other = replace(RUN, hypers={name: OTHER[name]})
-    assert other.run_id != RUN.run_id
-    assert other.setting_id != RUN.setting_id
+@pytest.mark.parametrize(("agent", "name"), [(agent, name) for agent in AGENTS for name in hypers_of(AGENTS[agent])])
+def test_every_hyperparameter_changes_both_ids(agent: str, name: str) -> None:
+    run = replace(RUN, agent=agent)
+    other = replace(run, hypers={name: OTHER[name]})
+    assert other.run_id != run.run_id
+    assert other.setting_id != run.setting_id
 
 
 @pytest.mark.parametrize("owner", [GreedyAC, Pendulum])

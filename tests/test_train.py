@@ -14,9 +14,11 @@ import pytest
 from rich.console import Console
 
 import greedyac
+from greedyac.agents import AGENTS
 from greedyac.cli import main
 from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
+from greedyac.hypers import hypers_of
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult, plan_chunks, plan_runs
@@ -188,7 +190,7 @@ def test_a_swept_grid_is_one_program_and_a_static_one_several() -> None:
 def test_workers_share_a_program_only_if_there_are_too_few_programs() -> None:
     static = plan(sweep={"batch_size": [16, 32]}, seeds=range(4))
     sizes = {count: [len(chunk.runs) for chunk in plan_chunks(static, count, Path())] for count in (1, 2, 3, 4, 8)}
-    assert sizes == {1: [4, 4], 2: [4, 4], 3: [4, 4], 4: [2] * 4, 8: [2] * 4}
+    assert sizes == {1: [4, 4], 2: [4, 4], 3: [2] * 4, 4: [2] * 4, 8: [2] * 4}
 
 
 @pytest.mark.parametrize("seeds", [range(1), range(3), range(9), range(17), range(100)])
@@ -239,6 +241,33 @@ def test_chunks_hold_every_run_once(seeds: range, workers: int) -> None:
 def test_refused_before_anything_starts(env: str, options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(greedyac.InputError, match=complaint):
         greedyac.train("greedy-ac", env, **options)
+
+
+@pytest.mark.parametrize(
+    ("agent", "env", "name", "hypers"),
+    [
+        ("sac", "Pendulum-CA", "entropy_step_size", {}),
+        ("sac", "Pendulum-CA", "entropy_scale", {"automatic_entropy": True}),
+        ("sac", "Pendulum-DA", "soft_target", {"entropy_scale": 0}),
+        ("vanilla-ac", "Pendulum-CA", "entropy_estimator", {"entropy_scale": 0}),
+        ("greedy-ac", "Pendulum-CA", "entropy_estimator", {"entropy_scale": 0}),
+        ("greedy-ac", "Pendulum-CA", "entropy_estimator", {"proposal_update": "average"}),
+    ],
+)
+def test_a_sweep_of_what_has_no_effect_with_the_other_values_is_refused(
+    agent: str, env: str, name: str, hypers: dict[str, Any]
+) -> None:
+    hyper = hypers_of(AGENTS[agent])[name]
+    sweep = {name: hyper.choices or [0.5, 1.0]}
+    complaint = f"^sweeping {name} is not allowed: it has no effect for {agent} on {env} with these values$"
+    with pytest.raises(greedyac.InputError, match=complaint):
+        plan(agent, env, sweep=sweep, **hypers)
+    used = {"entropy_scale": 0.1, "actor_entropy_scale": 0.1, "automatic_entropy": name == "entropy_step_size"}
+    values = {
+        **hypers,
+        **{key: value for key, value in used.items() if key in hypers_of(AGENTS[agent]) and key != name},
+    }
+    assert len(plan(agent, env, sweep=sweep, **values)) == len(sweep[name])
 
 
 def test_refused_workers() -> None:

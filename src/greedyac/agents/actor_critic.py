@@ -51,6 +51,11 @@ class ActorCritic:
         policy = state.actor(observation)
         return policy.mode() if greedy else policy.sample(state.actor.noise(key, ()))
 
+    def sarsa(self, state: Any, batch: Batch, noise: Array) -> tuple[Any, Metrics]:
+        """Update θ using Sarsa: the next value is Q(S', A') of the target critic with A' ~ π(·|S')."""
+        next_action = state.actor(batch.next_observation).sample(noise)
+        return self.fit_critic(state, batch, state.target(batch.next_observation, next_action))
+
     def fit_critic(self, state: Any, batch: Batch, next_value: Array) -> tuple[Any, Metrics]:
         """θ ← θ + α [R + γ Q(S', A') − Q(S, A)] ∇Q(S, A), then the target; γ Q is 0 where S' is terminal.
 

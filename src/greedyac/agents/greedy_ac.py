@@ -75,20 +75,15 @@ class GreedyAC(ActorCritic):
     actor_entropy_scale: float = swept(0.0, at_least=0, absent=0.0, help="weight of the actor's entropy")
 
     def without_effect(self, spaces: Spaces) -> frozenset[str]:
-        """What belongs to the other kind of actions, to a proposal that is not needed, or to its other update."""
+        """What is for the other kind of actions, a proposal that is not needed, its other update, or no entropy."""
         vain = {"discrete_critic"} if isinstance(spaces.action, Box) else {"proposal_policy"}
         if self._needs_no_proposal(spaces):
-            vain |= {
-                "entropy_scale",
-                "entropy_estimator",
-                "proposal_samples",
-                "proposal_update",
-                "proposal_average_rate",
-            }
-        elif self.proposal_update == "entropy":
-            vain |= {"proposal_average_rate"}
-        else:
-            vain |= {"entropy_scale"} if self.actor_entropy_scale else {"entropy_scale", "entropy_estimator"}
+            vain |= {"entropy_scale", "entropy_estimator"}
+            return frozenset(vain | {"proposal_samples", "proposal_update", "proposal_average_rate"})
+        averages = self.proposal_update == "average"
+        vain |= {"entropy_scale"} if averages else {"proposal_average_rate"}
+        if self.actor_entropy_scale == 0 and (averages or self.entropy_scale == 0):
+            vain |= {"entropy_estimator"}
         return frozenset(vain)
 
     def _needs_no_proposal(self, spaces: Spaces) -> bool:
@@ -116,8 +111,7 @@ class GreedyAC(ActorCritic):
 
     def learn(self, state: State, batch: Batch, draws: Draws) -> tuple[State, Metrics]:
         """Update θ using Sarsa for π, then w and w' using Algorithm 2, on one batch."""
-        next_action = state.actor(batch.next_observation).sample(draws.next_action)
-        state, metrics = self.fit_critic(state, batch, state.target(batch.next_observation, next_action))
+        state, metrics = self.sarsa(state, batch, draws.next_action)
         if state.proposal is None:
             state, losses = self._follow_greedy_action(state, batch.observation)
         else:
@@ -151,7 +145,7 @@ class GreedyAC(ActorCritic):
 
             return minimise(loss, net, adam, self.actor_step_size)
 
-        own = state.actor(observation).sample(draws.actor)
+        own = state.actor(observation).sample(draws.actor)  # for an entropy that the paper's actor has with weight 0
         actor, adam, loss = follow(state.actor, state.actor_adam, own, self.actor_entropy_scale)
         metrics = {"actor_loss": loss}
         if self.proposal_update == "average":

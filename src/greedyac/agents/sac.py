@@ -58,10 +58,12 @@ class SAC(ActorCritic):
     )
 
     def without_effect(self, spaces: Spaces) -> frozenset[str]:
-        """What belongs to the other kind of actions, or to the other kind of entropy scale."""
-        scale = {"entropy_scale" if self.automatic_entropy else "entropy_step_size"}
-        kind = {"discrete_critic", "soft_target"} if isinstance(spaces.action, Box) else {"policy"}
-        return frozenset(scale | kind)
+        """What is for the other kind of actions, the other kind of entropy scale, or no entropy."""
+        vain = {"entropy_scale" if self.automatic_entropy else "entropy_step_size"}
+        vain |= {"discrete_critic", "soft_target"} if isinstance(spaces.action, Box) else {"policy"}
+        if self.entropy_scale == 0 and not self.automatic_entropy:
+            vain |= {"soft_target"}
+        return frozenset(vain)
 
     def init(self, key: Array, spaces: Spaces) -> State:
         """Fresh networks: the targets are copies of the critics."""
@@ -86,15 +88,17 @@ class SAC(ActorCritic):
         next_value = self._soft_value(state, batch.next_observation, draws.next_action, entropy_scale)
         state, metrics = self.fit_critic(state, batch, next_value)
 
+        def value_and_entropy(actor: Policy) -> tuple[Array, Array]:
+            return self._value_and_entropy(actor, state.critic, batch.observation, draws.action)
+
         def loss(actor: Policy) -> Array:
-            value, entropy = self._value_and_entropy(actor, state.critic, batch.observation, draws.action)
+            value, entropy = value_and_entropy(actor)
             return -(value + entropy_scale * entropy).mean()
 
         actor, adam, actor_loss = minimise(loss, state.actor, state.actor_adam, self.actor_step_size)
         metrics["actor_loss"] = actor_loss
         if automatic:
-            _, entropy = self._value_and_entropy(state.actor, state.critic, batch.observation, draws.action)
-            state = self._tune_entropy_scale(state, entropy)
+            state = self._tune_entropy_scale(state, value_and_entropy(state.actor)[1])  # that of the loss
             metrics["entropy_scale"] = entropy_scale
         return state._replace(actor=actor, actor_adam=adam), metrics
 

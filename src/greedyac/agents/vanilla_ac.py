@@ -11,7 +11,7 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.hypers import static
 from greedyac.nets import ContinuousCritic, Critic, make_critic, minimise, moments
-from greedyac.policies import ENTROPY_ESTIMATORS, Policy, entropy_term, make_policy
+from greedyac.policies import ENTROPY_ESTIMATORS, Policy, SoftmaxPolicy, entropy_term, make_policy
 from greedyac.replay import Batch
 from greedyac.spaces import Discrete, Spaces
 
@@ -55,10 +55,10 @@ class VanillaAC(ActorCritic):
     )
 
     def without_effect(self, spaces: Spaces) -> frozenset[str]:
-        """Discrete actions need no samples; continuous ones have no discrete critic."""
+        """Discrete actions need no samples; continuous ones have no discrete critic; no weight, no estimate."""
         if isinstance(spaces.action, Discrete):
             return frozenset({"baseline_samples", "entropy_estimator"})
-        return frozenset({"discrete_critic"})
+        return frozenset({"discrete_critic"} if self.entropy_scale else {"discrete_critic", "entropy_estimator"})
 
     def init(self, key: Array, spaces: Spaces) -> State:
         """Fresh networks: the target is a copy of the critic."""
@@ -71,7 +71,7 @@ class VanillaAC(ActorCritic):
         """Learn from one batch with fresh random draws."""
         next_action, samples = jax.random.split(key)
         noise = state.actor.noise(next_action, (self.batch_size,))
-        if not isinstance(state.critic, ContinuousCritic):
+        if isinstance(state.actor, SoftmaxPolicy):
             return self.learn(state, batch, Draws(noise))
         return self.learn(
             state, batch, Draws(noise, state.actor.noise(samples, (self.baseline_samples + 2, self.batch_size)))
@@ -79,9 +79,8 @@ class VanillaAC(ActorCritic):
 
     def learn(self, state: State, batch: Batch, draws: Draws) -> tuple[State, Metrics]:
         """Update the critic using Sarsa for π, then the actor, on one batch."""
-        next_action = state.actor(batch.next_observation).sample(draws.next_action)
-        state, metrics = self.fit_critic(state, batch, state.target(batch.next_observation, next_action))
-        if draws.samples is None:
+        state, metrics = self.sarsa(state, batch, draws.next_action)
+        if isinstance(state.actor, SoftmaxPolicy):
             objective = self._expected_value(state, batch.observation)
         else:
             objective = self._likelihood_ratio(state, batch.observation, draws.samples)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from greedyac.cli.parser import Parser, whole_number
 from greedyac.errors import unknown
+from greedyac.hypers import whole
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
@@ -26,8 +27,9 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 def run(options: Any) -> int:
     """Measure, then print a table or JSON."""
     from greedyac.training.bench import PASSES, bench
+    from greedyac.training.loop import MIN_WIDTH
 
-    agents = options.agents or list(PASSES)
+    agents, lanes = options.agents or list(PASSES), whole("lanes", options.lanes, MIN_WIDTH, 1000)
     for agent in agents:
         if agent not in PASSES:
             raise unknown("agent to measure", agent, PASSES)
@@ -35,7 +37,7 @@ def run(options: Any) -> int:
     def report(agent: str, env: str) -> None:
         print(f"measuring {agent} on {env}", file=sys.stderr, flush=True)
 
-    measured = bench(dict.fromkeys(agents), options.seconds, options.lanes, report)
+    measured = bench(dict.fromkeys(agents), options.seconds, lanes, report)
     if options.json:
         results = [result._asdict() for result in measured.results]
         print(json.dumps(measured._asdict() | {"results": results}, indent=2))
@@ -50,7 +52,7 @@ def run(options: Any) -> int:
     console = Console(highlight=False)
     console.print(table)
     console.print(
-        f"{measured.cores} workers, one per core, with {options.lanes} lanes each; "
+        f"{measured.cores} workers, one per core, with {lanes} lanes each; "
         f"2048×2048 float32 matrix product on {measured.cores} threads: {measured.matmul_gflops:.0f} GFLOP/s",
         soft_wrap=True,
     )

@@ -99,16 +99,20 @@ def run_steps_per_second(agent: str, env: str, lanes: int, seconds: float) -> fl
 
 def sustained(events: Iterable[tuple[float, int]], workers: int, seconds: float) -> float:
     """The rate of the steps in `(time, steps)` events over that many seconds, after all workers said 0: compiled."""
-    told: list[tuple[float, int]] = []
-    compiled = 0
+    compiled, done = 0, 0
+    warm = began = float("inf")
     for now, steps in events:
         compiled += steps == 0
-        if compiled == workers and (told or steps):
-            told.append((now, steps))
-            if now >= told[0][0] + WARM_UP + seconds:
-                break
-    counted = [(now, steps) for now, steps in told if now >= told[0][0] + WARM_UP]
-    return sum(steps for _, steps in counted[1:]) / (counted[-1][0] - counted[0][0])
+        if compiled < workers:
+            continue
+        warm = min(warm, now + WARM_UP)
+        if began < now:
+            done += steps
+            if now >= began + seconds:
+                return done / (now - began)
+        elif now >= warm:
+            began = now
+    raise AssertionError("the events ended")  # runs of MAX_STEPS don't
 
 
 def bench(agents: Iterable[str], seconds: float, lanes: int, on_start: Callable[[str, str], None]) -> Bench:
@@ -118,8 +122,8 @@ def bench(agents: Iterable[str], seconds: float, lanes: int, on_start: Callable[
         on_start(agent, env)
         rates[agent, env] = run_steps_per_second(agent, env, lanes, seconds)
         products.append(matmul_gflops())
-    best, results = median(products), []
+    matmul, results = median(products), []
     for (agent, env), rate in rates.items():
         gflops = rate * operations(agent, make_env(env).spaces) / 1e9
-        results.append(Measured(agent, env, rate, gflops, gflops / best, lanes, len(cores())))
-    return Bench(len(cores()), best, results)
+        results.append(Measured(agent, env, rate, gflops, gflops / matmul, lanes, len(cores())))
+    return Bench(len(cores()), matmul, results)

@@ -77,7 +77,8 @@ def train(
         env: its name, `"Pendulum-CA"`; `greedyac envs` lists them with their options.
         steps: environment steps of each run; there is one update per step.
         seeds: a seed, several, or a text such as `"0-9"`.
-        preset: `"paper"` for the paper's tuned settings; hyperparameters given beside it override it.
+        preset: `"paper"` or `"paper-across"` for settings that the paper tuned per environment or across environments;
+            hyperparameters given beside it override it.
         env_options: options of the environment, `{"start": "zero"}`.
         sweep: hyperparameter → its values, `{"critic_step_size": [1e-4, 1e-3]}`.
         workers: number of processes.
@@ -114,7 +115,9 @@ def plan_runs(
     for values in itertools.product(*sweep.values()):
         setting = make_agent(agent, {**fixed, **dict(zip(sweep, values, strict=True))})
         if vain := sorted(setting.without_effect(world.spaces) & sweep.keys()):
-            raise InputError(f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env}")
+            raise InputError(
+                f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env} with these values"
+            )
         runs += [Run(agent, env, seed, steps, values_of(setting), options) for seed in all_seeds]
     return runs
 
@@ -146,13 +149,13 @@ def _seed_list(seeds: int | str | Iterable[int]) -> list[int]:
 def plan_chunks(runs: Sequence[Run], workers: int, folder: Path) -> list[Chunk]:
     """The runs by program, split so that all workers have about as much to do, a few lanes at a time.
 
-    With more programs than workers, a program goes to one worker if it can: others need not compile it.
+    With as many programs as workers, or more, a program goes to one worker if it can: others need not compile it.
     """
     programs: dict[Program, list[Run]] = defaultdict(list)
     for run in runs:
         programs[Program(static_part(run.make_agent()), run.make_env())].append(run)
     chunks: list[Chunk] = []
-    workers = max(workers // max(len(programs), 1), 1)  # for each program
+    workers = -(-workers // max(len(programs), 1))  # for each program
     for members in programs.values():
         rounds = -(-len(members) // (workers * MAX_WIDTH))
         width = max(-(-len(members) // (workers * rounds)), MIN_WIDTH)
