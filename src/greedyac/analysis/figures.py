@@ -20,8 +20,8 @@ def learning_curves(rows: pl.DataFrame) -> Figure:
     figure = Figure(figsize=(4.6 * len(envs) + 0.4, 3.6), dpi=150, layout="constrained")
     for panel, env in zip(figure.subplots(1, len(envs), squeeze=False)[0], envs, strict=True):
         there = rows.filter(pl.col("env") == env)
-        for agent in there["agent"].unique(maintain_order=True):
-            _draw_agent(panel, there.filter(pl.col("agent") == agent), agent, colours[agent])
+        for rank, agent in enumerate(there["agent"].unique(maintain_order=True)):
+            _draw_agent(panel, there.filter(pl.col("agent") == agent), agent, colours[agent], 3 - rank / 100)
         panel.set_title(env, fontsize=11)
         panel.set_xlabel("environment steps")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -35,7 +35,7 @@ def learning_curves(rows: pl.DataFrame) -> Figure:
     return figure
 
 
-def _draw_agent(panel: Axes, runs: pl.DataFrame, agent: str, colour: str) -> None:
+def _draw_agent(panel: Axes, runs: pl.DataFrame, agent: str, colour: str, layer: float) -> None:
     healthy = runs.filter(pl.col("status") == "done")
     curves = [carried_forward(curve) for curve in healthy["curve"]]
     if not curves or np.isnan(curves).all():
@@ -43,14 +43,14 @@ def _draw_agent(panel: Axes, runs: pl.DataFrame, agent: str, colour: str) -> Non
     matrix = np.array(curves)
     steps = (np.arange(matrix.shape[1]) + 1) * healthy["curve_steps"][0]
     for curve in matrix:
-        panel.plot(steps, curve, color=colour, linewidth=0.6, alpha=0.35)
+        panel.plot(steps, curve, color=colour, linewidth=0.6, alpha=0.35, zorder=layer)
     counts = (~np.isnan(matrix)).sum(0)
     known = counts > 0
     mean = np.nanmean(matrix[:, known], axis=0)
     label = f"{agent}, {len(matrix)} runs" if len(matrix) > 1 else f"{agent}, one run"
     if diverged := len(runs) - len(healthy):
         label += f", {diverged} diverged"
-    panel.plot(steps[known], mean, color=colour, linewidth=2, label=label)
+    panel.plot(steps[known], mean, color=colour, linewidth=2, label=label, zorder=layer)
     if len(matrix) > 1:
         error = np.nanstd(matrix[:, known], axis=0) / np.sqrt(np.maximum(counts[known] - 1, 1))
         panel.fill_between(steps[known], mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)

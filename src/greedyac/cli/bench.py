@@ -30,6 +30,7 @@ def run(options: Any) -> int:
     from greedyac.training.loop import MIN_WIDTH
 
     agents, lanes = options.agents or list(PASSES), whole("lanes", options.lanes, MIN_WIDTH, 1000)
+    seconds = whole("seconds", options.seconds, 1, 3600)
     for agent in agents:
         if agent not in PASSES:
             raise unknown("agent to measure", agent, PASSES)
@@ -37,7 +38,7 @@ def run(options: Any) -> int:
     def report(agent: str, env: str) -> None:
         print(f"measuring {agent} on {env}", file=sys.stderr, flush=True)
 
-    measured = bench(dict.fromkeys(agents), options.seconds, lanes, report)
+    measured = bench(dict.fromkeys(agents), seconds, lanes, report)
     if options.json:
         results = [result._asdict() for result in measured.results]
         print(json.dumps(measured._asdict() | {"results": results}, indent=2))

@@ -30,7 +30,9 @@ def run(options: Any) -> int:
     out = options.out or first_free("runs/demo")
     pairs = {f"{agent}-{env}": (agent, env) for agent, env in itertools.product(AGENTS, ENVS)}
     if taken := [name for name in (*pairs, "curves.png") if (out / name).exists()]:
-        raise InputError(f"output folder {str(out)!r} already holds {taken[0]}; allowed: a new or empty folder")
+        raise InputError(
+            f"output folder {str(out)!r} already holds {taken[0]}; allowed: a folder without a demo's results"
+        )
     runs = []
     for agent, env in pairs.values():
         preset = "paper" if (agent, env) in PRESETS["paper"] else None

@@ -42,8 +42,9 @@ class Parser(argparse.ArgumentParser):
         return parsed
 
     def option_names(self) -> list[str]:
-        """All long options, without `--help`."""
-        names = (name for action in self._actions for name in action.option_strings if name.startswith("--"))
+        """All long options, without `--help` and those that help does not show."""
+        shown = (action for action in self._actions if action.help != argparse.SUPPRESS)
+        names = (name for action in shown for name in action.option_strings if name.startswith("--"))
         return [name for name in names if name != "--help"]
 
 

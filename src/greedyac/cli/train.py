@@ -42,10 +42,19 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         for hyper in hypers_of(AGENTS[agent]).values():
             text = f"{hyper.help}; {hyper.range} (default {show(hyper.default)})"
             group.add_argument(hyper.option, dest=f"hyper_{hyper.name}", metavar="V", help=text.replace("%", "%%"))
-        return
-    parser.epilog = "Name an agent to see its hyperparameters: greedyac train greedy-ac --help"
-    for option in sorted({hyper.option for known in AGENTS.values() for hyper in hypers_of(known).values()}):
-        parser.add_argument(option, help=argparse.SUPPRESS)  # the agent's name is wrong, not this: `run` says so
+    else:
+        parser.epilog = "Name an agent to see its hyperparameters: greedyac train greedy-ac --help"
+    for option in _owners().keys() - set(parser.option_names()):
+        parser.add_argument(option, help=argparse.SUPPRESS)  # of another agent, or the agent's name is wrong
+
+
+def _owners() -> dict[str, list[str]]:
+    """The options that are hyperparameters of some agent, and those agents."""
+    owners: dict[str, list[str]] = {}
+    for name, agent in AGENTS.items():
+        for hyper in hypers_of(agent).values():
+            owners.setdefault(hyper.option, []).append(name)
+    return owners
 
 
 def _named_agent(parser: Parser, given: list[str]) -> str | None:
@@ -58,6 +67,10 @@ def _named_agent(parser: Parser, given: list[str]) -> str | None:
 def run(options: Any) -> int:
     """Train, write the folder and print a small table."""
     known = hypers_of(find_agent(options.agent))
+    for option, owners in _owners().items():
+        if options.agent not in owners and getattr(options, option[2:].replace("-", "_")) is not None:
+            allowed = ", ".join(hyper.option for hyper in known.values()) or "no hyperparameters"
+            raise InputError(f"option {option!r} is of {', '.join(owners)}; allowed for {options.agent}: {allowed}")
     hypers = {
         name: hyper.parse(text)
         for name, hyper in known.items()
