@@ -25,6 +25,7 @@ from greedyac.nets import (
     minimise,
     moments,
     select,
+    steady_mean,
 )
 from greedyac.policies import GaussianPolicy
 from greedyac.spaces import Box, Discrete, Spaces
@@ -258,3 +259,8 @@ def test_average_of_policies_of_two_families_keeps_that_of_the_slow_one() -> Non
         assert moved.family == family
         for leaf, old, new in zip(*map(jax.tree.leaves, (moved, one, other)), strict=True):
             np.testing.assert_allclose(leaf, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-6)
+
+
+def test_steady_mean_is_the_mean_over_the_leading_axis() -> None:
+    values = np.random.default_rng(0).normal(size=(28, 5)).astype(np.float32)
+    np.testing.assert_allclose(steady_mean(jnp.asarray(values)), values.mean(0), rtol=1e-6, atol=1e-6)

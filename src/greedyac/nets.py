@@ -145,6 +145,11 @@ def select(per_action: Array, action: Array) -> Array:
     return jnp.where(chosen, per_action, 0.0).sum(-1)
 
 
+def steady_mean(values: Array) -> Array:
+    """The mean over the leading axis, as a matrix product: XLA rounds a reduction differently at different widths."""
+    return jnp.full(len(values), 1 / len(values), values.dtype) @ values
+
+
 Net = TypeVar("Net")
 
 

@@ -84,7 +84,8 @@ class SAC(ActorCritic):
     def learn(self, state: State, batch: Batch, draws: Draws) -> tuple[State, Metrics]:
         """Update critics, targets, the actor, and the entropy scale if it is automatic, on one batch."""
         automatic = state.log_entropy_scale is not None
-        entropy_scale: Any = jnp.exp(state.log_entropy_scale) if automatic else self.entropy_scale
+        # exp as a power: XLA rounds exp of one number per lane differently at different widths
+        entropy_scale: Any = 2 ** (math.log2(math.e) * state.log_entropy_scale) if automatic else self.entropy_scale
         next_value = self._soft_value(state, batch.next_observation, draws.next_action, entropy_scale)
         state, metrics = self.fit_critic(state, batch, next_value)
 

@@ -10,7 +10,7 @@ from jax import Array
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.hypers import static
-from greedyac.nets import ContinuousCritic, Critic, make_critic, minimise, moments
+from greedyac.nets import ContinuousCritic, Critic, make_critic, minimise, moments, steady_mean
 from greedyac.policies import ENTROPY_ESTIMATORS, Policy, SoftmaxPolicy, entropy_term, make_policy
 from greedyac.replay import Batch
 from greedyac.spaces import Discrete, Spaces
@@ -95,7 +95,7 @@ class VanillaAC(ActorCritic):
         """log π(A|S) [Q(S, A) − baseline] + τ H: its gradient is that of E Q(S, A) + τ H."""
         sampled = state.actor(observation).sample(noise)
         values = state.critic(observation, sampled[:-1])
-        advantage = values[0] - values[1:].mean(0)
+        advantage = values[0] - steady_mean(values[1:])
 
         def objective(policy: Any) -> Array:
             entropy = entropy_term(self.entropy_estimator, policy.log_likelihood(sampled[-1]), policy.entropy())
