@@ -228,6 +228,11 @@ def test_chunks_hold_every_run_once(seeds: range, workers: int) -> None:
             "discount is given both as a value and in the",
         ),
         ("Pendulum-CA", {"sweep": {"batch_size": [4, 200_000]}}, "batch_size = 200000 is not allowed with replay"),
+        (
+            "Pendulum-CA",
+            {"sweep": ["discount"]},
+            r"sweep = \['discount'\] is not allowed; allowed: hyperparameters and",
+        ),
         ("Pendulum-CA", {"seeds": []}, "no seeds were given"),
         ("Pendulum-CA", {"seeds": [0, True]}, "seed = true is not allowed"),
         ("Pendulum-CA", {"seeds": 1.5}, "1.5"),

@@ -109,6 +109,10 @@ def plan_runs(
     options = {name: value for name, value in values_of(world).items() if name in env_options}
     fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
     make_agent(agent, fixed)  # complains about a wrong name or value before the sweep does
+    if not isinstance(sweep, Mapping):
+        raise InputError(
+            f"sweep = {sweep!r} is not allowed; allowed: hyperparameters and their values, {{name: [values]}}"
+        )
     sweep = {name: _sweep_values(learner, name, values, hypers) for name, values in sweep.items()}
     steps, all_seeds = check_steps(steps), _seed_list(seeds)
     runs = []
