@@ -48,7 +48,11 @@ CASES = {
 }
 
 
-@pytest.fixture(scope="module", params=CASES)
+SLOW = {"sac-index", "vanilla-ac-index", "greedy-ac-average", "greedy-ac-25-actions", "sac-gaussian"}
+MARKED = [pytest.param(case, marks=pytest.mark.slow) if case in SLOW else case for case in CASES]
+
+
+@pytest.fixture(scope="module", params=MARKED)
 def trained(request: pytest.FixtureRequest) -> tuple[Case, Lanes]:
     case = CASES[request.param]
     agent = make_agent(case.agent, {**HYPERS, "entropy_scale": ENTROPY_SCALE[case.agent], **case.options})
