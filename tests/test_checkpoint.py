@@ -21,7 +21,7 @@ from greedyac.cli import main
 from greedyac.hypers import values_of
 from greedyac.training.checkpoint import FORMAT, Policy, load, save_checkpoint
 from greedyac.training.evaluate import evaluate
-from greedyac.training.runs import Run
+from greedyac.training.runs import Case, Run
 from greedyac.training.streams import Stream, stream_key
 
 HYPERS = values_of(make_agent("greedy-ac", {"hidden": (4, 3), "discount": 0.9}))
@@ -29,12 +29,12 @@ OBSERVATIONS = np.array([[0.5, -1.0], [-3.0, 7.5], [0.0, 0.0]], np.float32)
 
 
 def a_run(env: str = "Pendulum-CA", **options: Any) -> Run:
-    return Run("greedy-ac", env, seed=7, steps=10, hypers=HYPERS, env_options=options)
+    return Run(Case("greedy-ac", env, steps=10, hypers=HYPERS, env_options=options), seed=7)
 
 
 def saved(path: Path, run: Run) -> Path:
     """The checkpoint of a fresh, untrained policy."""
-    actor = run.make_agent().init(jax.random.key(run.seed), run.make_env().spaces).actor
+    actor = run.case.learner.init(jax.random.key(run.seed), run.case.world.spaces).actor
     save_checkpoint(path, run, actor)
     return path
 
@@ -75,12 +75,12 @@ def test_round_trip(tmp_path: Path, env: str) -> None:
     run = a_run(env, time_limit=20)
     path = saved(tmp_path / "policy.safetensors", run)
     policy = load(path)
-    agent = run.make_agent()
-    state = agent.init(jax.random.key(7), run.make_env().spaces)
+    agent = run.case.learner
+    state = agent.init(jax.random.key(7), run.case.world.spaces)
     for mine, theirs in zip(jax.tree.leaves(state.actor), jax.tree.leaves(policy.state.actor), strict=True):
         assert np.asarray(mine).tobytes() == theirs.tobytes()
     assert policy.run.run_id == run.run_id
-    assert policy.spaces == run.make_env().spaces
+    assert policy.spaces == run.case.world.spaces
     assert policy.agent == agent
     actions = policy.predict(OBSERVATIONS).action
     np.testing.assert_allclose(actions, agent.act(state, jnp.asarray(OBSERVATIONS), jax.random.key(0), True), rtol=1e-6)
@@ -279,7 +279,7 @@ def constant_policy(path: Path, torque: float) -> Policy:
 
 def test_evaluate_is_a_plain_loop_over_the_environment(path: Path) -> None:
     policy = constant_policy(path, 1.5)
-    env = policy.run.make_env()
+    env = policy.run.case.world
     state, observation = env.reset(jax.random.key(0))
     total, steps, ended = 0.0, 0, False
     while not ended:
@@ -295,13 +295,13 @@ def test_evaluate_is_a_plain_loop_over_the_environment(path: Path) -> None:
 
 def test_evaluate_episodes_of_different_lengths(tmp_path: Path) -> None:
     # A car pushed the way it rolls, by tanh(1000 · velocity), climbs out; how soon depends on where it starts.
-    run = Run("greedy-ac", "MountainCar-CA", seed=7, steps=10, hypers={**HYPERS, "hidden": (2,)})
+    run = Run(Case("greedy-ac", "MountainCar-CA", steps=10, hypers={**HYPERS, "hidden": (2,)}), seed=7)
     path = saved(tmp_path / "car.safetensors", run)
     pump = {name: np.zeros_like(weight) for name, weight in weights_in(path).items()}
     pump["actor.trunk.layers.0.weight"] = np.array([[0, 0], [1000, -1000]], np.float32)
     pump["actor.mean.weight"] = np.array([[1], [-1]], np.float32)
     policy = load(rewritten(path, weights=pump))
-    env = run.make_env()
+    env = run.case.world
     step = jax.jit(env.step)
     lengths = []
     for episode in range(5):

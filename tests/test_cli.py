@@ -18,7 +18,7 @@ from greedyac.cli.parser import COMMANDS
 from greedyac.envs import ENVS
 from greedyac.hypers import hypers_of, show
 from greedyac.training.checkpoint import save_checkpoint
-from greedyac.training.runs import Run
+from greedyac.training.runs import Case, Run
 
 Capture = pytest.CaptureFixture[str]
 Refused = Callable[..., str]
@@ -273,9 +273,9 @@ def test_folder_that_cannot_be_written(refused: Refused, tmp_path: Path, out: st
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     path = tmp_path / "seed-3.safetensors"
-    run = Run("random", "Pendulum-CA", seed=3, steps=10, env_options={"time_limit": 5})
-    agent = run.make_agent()
-    save_checkpoint(path, run, agent.init(None, run.make_env().spaces).actor)  # type: ignore[arg-type]
+    run = Run(Case("random", "Pendulum-CA", steps=10, env_options={"time_limit": 5}), seed=3)
+    agent = run.case.learner
+    save_checkpoint(path, run, agent.init(None, run.case.world.spaces).actor)  # type: ignore[arg-type]
     return path
 
 

@@ -1,5 +1,6 @@
 """What names a run, and what is said of values that can't be used."""
 
+import json
 import math
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -13,11 +14,11 @@ from greedyac.agents import AGENTS, GreedyAC, make_agent
 from greedyac.envs import Pendulum, make_env
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import Hyper, checked, hashed_values, hypers_of, show, stack, static, swept, swept_names
-from greedyac.training.runs import Run, check_seeds, check_steps, parse_seeds
+from greedyac.training.runs import Case, Run, check_seeds, check_steps, parse_seeds
 from greedyac.training.streams import MAX_SEED
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)
-RUN = Run("greedy-ac", "Pendulum-CA", 0, 100_000)
+CASE = Case("greedy-ac", "Pendulum-CA", 100_000)
 OTHER: dict[str, Any] = {
     "critic_step_size": 0.5,
     "actor_step_size_scale": 0.5,
@@ -43,61 +44,64 @@ OTHER: dict[str, Any] = {
 }
 
 
+def ids(case: Case, seed: int = 0) -> tuple[str, str]:
+    return Run(case, seed).run_id, case.setting_id
+
+
 def test_ids_are_the_ones_that_stores_hold() -> None:
     # These never change, unless `numerics` was raised: a change here orphans every result on disk.
-    assert (RUN.run_id, RUN.setting_id) == ("c2f0eb2cff28d47863c4", "34484218a2775ec9ebad")
-    others = [Run(agent, "Pendulum-DA", 3, 1000, {"entropy_scale": 0.1}) for agent in ("sac", "vanilla-ac")]
-    assert [(run.run_id, run.setting_id) for run in others] == [
+    assert ids(CASE) == ("c2f0eb2cff28d47863c4", "34484218a2775ec9ebad")
+    others = [Case(agent, "Pendulum-DA", 1000, {"entropy_scale": 0.1}) for agent in ("sac", "vanilla-ac")]
+    assert [ids(case, seed=3) for case in others] == [
         ("f88f03d33bcf0148529a", "03b64a6ef6b269b3132c"),
         ("14dad54ef9ff76405b3d", "e8f418cf66859cbd4094"),
     ]
-    tuned = Run("greedy-ac", "Acrobot-DA", 7, 5000, {"critic_step_size": 0.01, "hidden": [32]}, {"start": "zero"})
-    assert (tuned.run_id, tuned.setting_id) == ("37f236b68ba29c3f8973", "4a67310555c844a416ee")
+    tuned = Case("greedy-ac", "Acrobot-DA", 5000, {"critic_step_size": 0.01, "hidden": [32]}, {"start": "zero"})
+    assert ids(tuned, seed=7) == ("37f236b68ba29c3f8973", "4a67310555c844a416ee")
 
 
 def test_every_field_of_a_run_changes_its_id_and_only_the_agents_the_settings() -> None:
     others = [
-        replace(RUN, env="Pendulum-DA"),
-        replace(RUN, seed=1),
-        replace(RUN, steps=99_999),
-        replace(RUN, env_options={"time_limit": 999}),
+        replace(CASE, env="Pendulum-DA"),
+        replace(CASE, steps=99_999),
+        replace(CASE, env_options={"time_limit": 999}),
     ]
-    assert {run.setting_id for run in others} == {RUN.setting_id}
-    others.append(replace(RUN, agent="random"))
-    assert others[-1].setting_id != RUN.setting_id
-    assert len({RUN.run_id, *(run.run_id for run in others)}) == len(others) + 1
-    assert {field.name for field in fields(Run)} == {"agent", "env", "seed", "steps", "hypers", "env_options"}
+    assert {case.setting_id for case in others} == {CASE.setting_id}
+    others.append(replace(CASE, agent="random"))
+    assert others[-1].setting_id != CASE.setting_id
+    assert len({case.run_id(seed) for case in (CASE, *others) for seed in (0, 1)}) == 2 * (len(others) + 1)
+    assert {field.name for field in fields(Case)} == {"agent", "env", "steps", "hypers", "env_options"}
 
 
 @pytest.mark.parametrize(("agent", "name"), [(agent, name) for agent in AGENTS for name in hypers_of(AGENTS[agent])])
 def test_every_hyperparameter_changes_both_ids(agent: str, name: str) -> None:
-    run = replace(RUN, agent=agent)
-    other = replace(run, hypers={name: OTHER[name]})
-    assert other.run_id != run.run_id
-    assert other.setting_id != run.setting_id
+    case = replace(CASE, agent=agent)
+    other = replace(case, hypers={name: OTHER[name]})
+    assert other.run_id(0) != case.run_id(0)
+    assert other.setting_id != case.setting_id
 
 
 @pytest.mark.parametrize("owner", [GreedyAC, Pendulum])
 def test_numerics_change_the_id_of_the_run(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = RUN.run_id
+    before = replace(CASE).run_id(0)
     monkeypatch.setattr(owner, "numerics", owner.numerics + 1)
-    assert RUN.run_id != before
+    assert replace(CASE).run_id(0) != before
 
 
 def test_ids_depend_neither_on_order_nor_on_defaults_being_spelled_out_nor_on_how_a_number_is_written() -> None:
     values = {name: getattr(GreedyAC(), name) for name in hypers_of(GreedyAC)}
-    spelled = replace(RUN, hypers=values, env_options={"time_limit": 1000.0})
-    backwards = replace(RUN, hypers=dict(reversed(values.items())))
+    spelled = replace(CASE, hypers=values, env_options={"time_limit": 1000.0})
+    backwards = replace(CASE, hypers=dict(reversed(values.items())))
     written = {"actor_step_size_scale": 1, "batch_size": 32.0, "hidden": [64, 64.0], "discount": np.float64(0.99)}
-    for same in (spelled, backwards, replace(RUN, hypers=written)):
-        assert (same.run_id, same.setting_id) == (RUN.run_id, RUN.setting_id)
+    for same in (spelled, backwards, replace(CASE, hypers=written)):
+        assert ids(same) == ids(CASE)
 
 
 def test_a_run_survives_json_values() -> None:
-    run = Run("greedy-ac", "Acrobot-CA", 3, 10, {"hidden": [8, 8]}, {"start": "zero"})
-    assert Run(**run.to_json()) == run
-    assert run.env_label == "Acrobot-CA[start=zero]"
-    assert RUN.env_label == "Pendulum-CA"
+    run = Run(Case("greedy-ac", "Acrobot-CA", 10, {"hidden": [8, 8]}, {"start": "zero"}), 3)
+    assert Run.from_json(json.loads(json.dumps(run.to_json()))) == run
+    assert run.case.env_label == "Acrobot-CA[start=zero]"
+    assert CASE.env_label == "Pendulum-CA"
 
 
 @dataclass(frozen=True)

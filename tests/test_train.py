@@ -19,9 +19,10 @@ from greedyac.cli import main
 from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
 from greedyac.hypers import hypers_of
+from greedyac.training.plan import plan_chunks
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
-from greedyac.training.train import TrainResult, plan_chunks, plan_runs
+from greedyac.training.train import TrainResult, plan_runs
 
 TINY: dict[str, Any] = {
     "steps": 400,
@@ -130,7 +131,7 @@ def test_summary_tells_what_the_curves_tell(folder: Path) -> None:
 def test_checkpoints_are_of_their_seeds(folder: Path) -> None:
     for seed in range(3):
         policy = greedyac.load(folder / f"seed-{seed}.safetensors")
-        assert (policy.run.agent, policy.run.seed, policy.run.steps) == ("random", seed, 2500)
+        assert (policy.run.case.agent, policy.run.seed, policy.run.case.steps) == ("random", seed, 2500)
 
 
 def test_overwrite_replaces_the_old_result_and_nothing_else(folder: Path, tmp_path: Path) -> None:
@@ -143,7 +144,7 @@ def test_overwrite_replaces_the_old_result_and_nothing_else(folder: Path, tmp_pa
     assert (out / "notes.txt").read_text() == "mine"
     assert json.loads((out / "summary.json").read_text())["seeds"] == [2]
     assert pl.read_parquet(out / "curves.parquet")["steps"].to_list() == [300]
-    assert greedyac.load(out / "seed-2.safetensors").run.steps == 300
+    assert greedyac.load(out / "seed-2.safetensors").run.case.steps == 300
 
 
 def test_default_folder_is_the_first_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,8 +175,8 @@ def test_rows_and_policies_are_in_the_order_of_settings_and_seeds(two_workers: T
 def test_sweep_multiplies_settings_and_seeds() -> None:
     runs = plan(sweep={"critic_step_size": [1e-3, 1e-2], "discount": (0.9, 0.8)}, seeds="3-4", polyak=0.5)
     wanted = [(size, discount, seed) for size in (1e-3, 1e-2) for discount in (0.9, 0.8) for seed in (3, 4)]
-    assert [(run.hypers["critic_step_size"], run.hypers["discount"], run.seed) for run in runs] == wanted
-    assert {run.hypers["polyak"] for run in runs} == {0.5}
+    assert [(run.case.hypers["critic_step_size"], run.case.hypers["discount"], run.seed) for run in runs] == wanted
+    assert {run.case.hypers["polyak"] for run in runs} == {0.5}
     assert len({run.run_id for run in runs}) == len(runs)
 
 
@@ -200,7 +201,7 @@ def test_chunks_hold_every_run_once(seeds: range, workers: int) -> None:
     chunks = plan_chunks(runs, workers, Path())
     assert [run.seed for chunk in chunks for run in chunk.runs] == list(seeds)
     assert all(max(len(chunk.runs), 2) <= chunk.width <= 8 for chunk in chunks)
-    assert len({chunk.name for chunk in chunks}) == len(chunks)
+    assert len({chunk.chunk_id for chunk in chunks}) == len(chunks)
 
 
 @pytest.mark.parametrize(
@@ -344,12 +345,12 @@ def test_what_is_written_and_printed_of_diverged_runs(
 
 def test_values_beside_a_preset_override_it() -> None:
     [run] = plan(preset="paper", critic_step_size=0.5, hidden=(8,))
-    assert run.hypers["critic_step_size"] == 0.5
-    assert run.hypers["hidden"] == (8,)
-    assert run.hypers["entropy_scale"] == 10.0
+    assert run.case.hypers["critic_step_size"] == 0.5
+    assert run.case.hypers["hidden"] == (8,)
+    assert run.case.hypers["entropy_scale"] == 10.0
     swept = plan(preset="paper", sweep={"entropy_scale": [1.0, 2.0]})
-    assert [run.hypers["entropy_scale"] for run in swept] == [1.0, 2.0]
-    assert {run.hypers["critic_step_size"] for run in swept} == {1e-2}
+    assert [run.case.hypers["entropy_scale"] for run in swept] == [1.0, 2.0]
+    assert {run.case.hypers["critic_step_size"] for run in swept} == {1e-2}
 
 
 def test_a_script_without_a_main_guard(tmp_path: Path) -> None:

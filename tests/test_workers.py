@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_the_runs_that_had_finished(start: Start) -> None:
     # One worker trains nine runs as five and then four; the first five are published together.
     training = start(workers=1, seeds="0-8", steps="600_000")
     [worker] = training.workers()
-    wait_for(lambda: list(training.temporary.glob("greedyac-*/chunk-0.parquet")), "the first runs to finish")
+    wait_for(lambda: list(training.temporary.glob("greedyac-*/*.parquet")), "the first runs to finish")
     training.process.send_signal(signal.SIGINT)
     code, complaints = training.end()
     assert complaints == ["greedyac: stopped; 5 of 9 runs had finished, they are kept"]

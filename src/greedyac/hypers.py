@@ -10,6 +10,8 @@ import math
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -167,14 +169,20 @@ def _field(
     return dataclasses.field(default=default, metadata={"hyper": about})
 
 
-def hypers_of(owner: type[Any]) -> dict[str, Hyper]:
+def hypers_of(owner: type[Any]) -> Mapping[str, Hyper]:
     """The declared hyperparameters of a dataclass, in order."""
+    return _declared(owner)  # type: ignore[arg-type]  # every class is hashable
+
+
+@cache
+def _declared(owner: type[Any]) -> Mapping[str, Hyper]:
     types = typing.get_type_hints(owner)
-    return {
+    declared = {
         field.name: Hyper(field.name, types[field.name], cast(Value, field.default), **field.metadata["hyper"])
         for field in dataclasses.fields(owner)
         if "hyper" in field.metadata
     }
+    return MappingProxyType(declared)
 
 
 def checked(owner: type[T], kind: str, values: Mapping[str, object], **fixed: object) -> T:

@@ -26,7 +26,8 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Measure, then print a table or JSON."""
-    from greedyac.training.bench import PASSES, bench
+    from greedyac.training.bench import bench
+    from greedyac.training.cost import PASSES
     from greedyac.training.loop import MIN_WIDTH
 
     agents, lanes = options.agents or list(PASSES), whole("lanes", options.lanes, MIN_WIDTH, 1000)

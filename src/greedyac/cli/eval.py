@@ -36,7 +36,8 @@ def run(options: Any) -> int:
         return 0
     console = Console(highlight=False)
     actions = "sampled actions" if options.stochastic else "the most likely action"
-    about = f"{policy.run.agent} on {policy.run.env_label}, seed {policy.run.seed}, with {actions}"
+    case = policy.run.case
+    about = f"{case.agent} on {case.env_label}, seed {policy.run.seed}, with {actions}"
     console.print(about, markup=False, soft_wrap=True)
     console.print("returns   " + "  ".join(f"{value:.1f}" for value in result.returns), soft_wrap=True)
     between = "" if result.interval is None else "   95 % interval {:.1f} … {:.1f}".format(*result.interval)

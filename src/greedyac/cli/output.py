@@ -98,14 +98,14 @@ def write_result(result: TrainResult, folder: Path) -> dict[str, Any]:
 
 def summarise(result: TrainResult) -> dict[str, Any]:
     """The contents of summary.json."""
-    rows, run = result.curves, result.policies[0].run
+    rows, case = result.curves, result.policies[0].run.case
     return {
-        "agent": run.agent,
-        "env": run.env,
-        "env_options": run.env_options,
-        "steps": run.steps,
+        "agent": case.agent,
+        "env": case.env,
+        "env_options": case.env_options,
+        "steps": case.steps,
         "seeds": rows["seed"].to_list(),
-        "hypers": run.hypers,
+        "hypers": case.hypers,
         "average_return": _over_seeds(rows, "average_return"),
         "final_return": _over_seeds(rows, "final_return"),
         "best_return": _over_seeds(rows, "best_return"),

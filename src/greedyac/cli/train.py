@@ -86,7 +86,7 @@ def run(options: Any) -> int:
     stopped: Interrupted | WorkerError | None = None
     with output_folder(options.out or first_free(f"runs/{options.agent}-{options.env}"), options.overwrite) as output:
         try:
-            with ProgressReport(f"{options.agent} on {runs[0].env_label}") as report:
+            with ProgressReport(f"{options.agent} on {runs[0].case.env_label}") as report:
                 result = train_runs(runs, workers, report)
         except (Interrupted, WorkerError) as error:
             stopped, result = error, error.result

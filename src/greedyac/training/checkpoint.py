@@ -13,6 +13,7 @@ from safetensors.numpy import save
 
 from greedyac import spaces as spaces_module
 from greedyac.errors import InputError
+from greedyac.training.files import write_atomically
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps
 from greedyac.training.streams import Stream, stream_key
@@ -33,7 +34,7 @@ class Policy:
 
     def __init__(self, run: Run, state: Any):
         self.run, self.state = run, state
-        self.agent, self.spaces = run.make_agent(), run.make_env().spaces
+        self.agent, self.spaces = run.case.learner, run.case.world.spaces
         self._predictions = 0
         self._act = jax.jit(jax.vmap(self.agent.act, in_axes=(None, 0, 0, None)), static_argnums=3)
 
@@ -55,8 +56,8 @@ class Policy:
         return Prediction(action if given.ndim == 2 else action[0])
 
     def __repr__(self) -> str:
-        run = self.run
-        return f"Policy({run.agent!r} on {run.env_label!r}, seed {run.seed}, after {run.steps:,} steps)"
+        case, seed = self.run.case, self.run.seed
+        return f"Policy({case.agent!r} on {case.env_label!r}, seed {seed}, after {case.steps:,} steps)"
 
 
 def save_checkpoint(path: Path, run: Run, actor: Any) -> None:
@@ -64,7 +65,7 @@ def save_checkpoint(path: Path, run: Run, actor: Any) -> None:
     about = {
         "format": FORMAT,
         **run.to_json(),
-        "spaces": spaces_module.to_json(run.make_env().spaces),
+        "spaces": spaces_module.to_json(run.case.world.spaces),
         "versions": versions(),
     }
     write_atomically(path, save(_named_weights(actor), {"greedyac": json.dumps(about, sort_keys=True)}))
@@ -102,28 +103,15 @@ def _policy(values: dict[str, Any], weights: dict[str, np.ndarray[Any, Any]]) ->
     if (given := values.pop("format")) != FORMAT:
         raise InputError(f"it has the format {given!r}; this version reads {FORMAT}")
     spaces, _ = spaces_module.from_json(values.pop("spaces")), values.pop("versions")
-    run = Run(**values)
+    run = Run.from_json(values)
     check_seeds([run.seed])
-    check_steps(run.steps)
-    if run.make_env().spaces != spaces:
-        raise InputError(f"its observations and actions are not those of {run.env_label}")
-    shapes = eqx.filter_eval_shape(run.make_agent().init, jax.random.key(0), spaces)
+    check_steps(run.case.steps)
+    if run.case.world.spaces != spaces:
+        raise InputError(f"its observations and actions are not those of {run.case.env_label}")
+    shapes = eqx.filter_eval_shape(run.case.learner.init, jax.random.key(0), spaces)
     actor = _fill(shapes.actor, weights)  # all that acting reads; the rest of the state is blank
     blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     return Policy(run, blank._replace(actor=actor))
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that its name shows the old content or the new, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _named_weights(actor: Any) -> dict[str, np.ndarray[Any, Any]]:

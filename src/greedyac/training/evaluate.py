@@ -26,7 +26,7 @@ def evaluate(policy: Policy, episodes: int = 10, seed: int = 0, deterministic: b
     """Episodes on the policy's own environment, with the most likely action or with samples."""
     episodes = whole("episodes", episodes, 1, 1_000_000)
     [seed] = check_seeds([seed])
-    env, agent, state = policy.run.make_env(), policy.agent, policy.state
+    env, agent, state = policy.run.case.world, policy.agent, policy.state
 
     def episode(key: Array) -> Array:
         def under_way(carry: Any) -> Array:

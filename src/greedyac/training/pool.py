@@ -1,4 +1,4 @@
-"""Worker processes, one per core and pinned: hands out chunks as JSON, passes on their events."""
+"""The local engine: worker processes, one per core and pinned. Hands out chunks as JSON, passes on what they say."""
 
 import contextlib
 import json
@@ -7,12 +7,22 @@ import queue
 import subprocess
 import sys
 import threading
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Generator, Sequence
 from typing import Any
 
 from greedyac.errors import WorkerError
 from greedyac.training.chunk import Chunk
+from greedyac.training.loop import Program
+
+Events = Generator[dict[str, Any], None, None]
+"""What an engine tells, each event with its `chunk`:
+
+- `steps`: run-steps done since the last time; 0 when lanes start and their program is compiled.
+- `done`: it is published; with the fields of its `Receipt`.
+- `lost`: its worker died or gave up; so many `steps` are void, and it will be tried again.
+- `failed`: likewise, but it will not; with the `error` and the number of `attempts`.
+"""
 
 
 def cores() -> list[int]:
@@ -22,35 +32,93 @@ def cores() -> list[int]:
     return [-1] * (os.cpu_count() or 1)
 
 
-def train_chunks(chunks: Sequence[Chunk], workers: int) -> Generator[dict[str, Any], None, None]:
-    """Train all chunks on that many workers; yields events `steps` and `done` as they come.
+def train_chunks(chunks: Sequence[Chunk], workers: int, attempts: int = 1) -> Events:
+    """Train all chunks on that many workers, in this order except where another one saves a compilation.
 
-    Closing the iterator, or an exception in the consumer, ends the workers at once. Published chunks stay.
+    A worker that dies is replaced, and its chunk tried again, up to that many attempts. Closing the iterator, or an
+    exception in the consumer, ends the workers at once; published chunks stay.
     """
-    waiting, left = deque(chunks), len(chunks)
-    events: _Events = queue.SimpleQueue()
-    pool: list[_Worker] = []
-    try:
-        for core in _places(min(workers, left)):
-            pool.append(_Worker(core, events))
-            pool[-1].send(waiting.popleft())
-        while left:
+    with contextlib.closing(_Pool(chunks, workers, attempts)) as pool:
+        yield from pool.events()
+
+
+class _Pool:
+    """Workers, and the chunks that wait for them."""
+
+    def __init__(self, chunks: Sequence[Chunk], workers: int, attempts: int):
+        self._attempts, self._tries, self._stillborn = attempts, Counter[str](), 0
+        self._waiting: dict[Program, deque[tuple[int, Chunk]]] = defaultdict(deque)
+        for rank, chunk in enumerate(chunks):
+            self._waiting[chunk.case.program].append((rank, chunk))
+        self._queue: _Queue = queue.SimpleQueue()
+        self._workers = [_Worker(core, self._queue) for core in _places(min(workers, len(chunks)))]
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.end()
+
+    def events(self) -> Events:
+        for worker in self._workers:
+            self._employ(worker)
+        while any(worker.chunk for worker in self._workers):
             try:
-                worker, event = events.get(timeout=0.2)  # come back often: a wait without end can shut out Ctrl-C
+                worker, event = self._queue.get(timeout=0.2)  # often: a wait without end can shut out Ctrl-C
             except queue.Empty:
                 continue
-            if event is None:
-                raise WorkerError(f"a worker process died ({worker.ending()})")
-            if event["event"] == "failed":
-                raise WorkerError(f"a worker could not train its runs: {event['error']}")
-            if event["event"] == "done":
-                left -= 1
-                if waiting:
-                    worker.send(waiting.popleft())
-            yield event
-    finally:
-        for worker in pool:
-            worker.end()
+            chunk, kind = worker.chunk, event["event"]
+            if kind == "ready":
+                worker.ready, self._stillborn = True, 0
+            elif kind == "unwritable":
+                raise WorkerError(f"a worker could not write its results: {event['error']}")
+            elif kind == "steps":
+                worker.steps += event["steps"]
+                yield event | {"chunk": chunk}
+            elif kind == "done":
+                yield event | {"chunk": chunk}
+                self._employ(worker)
+            elif chunk is None:
+                self._workers.remove(worker)  # it died with nothing to do
+            else:
+                yield self._setback(worker, chunk, event)
+                self._employ(self._replaced(worker) if kind == "died" else worker)
+
+    def _setback(self, worker: "_Worker", chunk: Chunk, event: dict[str, Any]) -> dict[str, Any]:
+        """What to tell of a chunk whose worker `died` or `failed` to train it; it waits again, or for the last time."""
+        if event["event"] == "died":
+            error = f"a worker process died ({worker.ending()})"
+        else:
+            error = f"a worker could not train its runs: {event['error']}"
+        if worker.ready:
+            self._tries[chunk.chunk_id] += 1
+        else:  # before it could know of any chunk: that is nobody's fault, unless it goes on
+            self._stillborn += 1
+            if self._stillborn == self._attempts:
+                raise WorkerError(error)
+        told = {"event": "lost", "chunk": chunk, "steps": worker.steps, "error": error}
+        if self._tries[chunk.chunk_id] == self._attempts:
+            return told | {"event": "failed", "attempts": self._attempts}
+        self._waiting[chunk.case.program].appendleft((-1, chunk))
+        return told
+
+    def _replaced(self, worker: "_Worker") -> "_Worker":
+        worker.end()
+        self._workers.remove(worker)
+        self._workers.append(_Worker(worker.core, self._queue))
+        return self._workers[-1]
+
+    def _employ(self, worker: "_Worker") -> None:
+        """Give the worker its next chunk, if any: of a program that it has compiled, else of one that nobody has."""
+        worker.chunk, worker.steps = None, 0
+        compiled = {program for other in self._workers for program in other.programs}
+
+        def preference(program: Program) -> tuple[int, int]:
+            rank, _ = self._waiting[program][0]
+            return 0 if program in worker.programs else 2 if program in compiled else 1, rank
+
+        if programs := [program for program, chunks in self._waiting.items() if chunks]:
+            program = min(programs, key=preference)
+            worker.programs.add(program)
+            worker.send(self._waiting[program].popleft()[1])
 
 
 def _places(workers: int) -> list[int]:
@@ -60,9 +128,14 @@ def _places(workers: int) -> list[int]:
 
 
 class _Worker:
-    """One worker process, seen from its parent. Its events go to a queue; None says that it ended."""
+    """One worker process, seen from its parent. Its events go to a queue; the last one is `died`."""
 
-    def __init__(self, core: int, events: "_Events"):
+    def __init__(self, core: int, events: "_Queue"):
+        self.core = core
+        self.chunk: Chunk | None = None
+        self.steps = 0
+        self.ready = False
+        self.programs: set[Program] = set()
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "greedyac.training.worker", str(core)],
             stdin=subprocess.PIPE,
@@ -75,12 +148,13 @@ class _Worker:
         self._listener.start()
 
     def send(self, chunk: Chunk) -> None:
+        self.chunk = chunk
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it died: the listener tells
             self._process.stdin.write(chunk.to_json() + "\n")
             self._process.stdin.flush()
 
-    def _listen(self, events: "_Events") -> None:
+    def _listen(self, events: "_Queue") -> None:
         assert self._process.stdout is not None
         try:
             for line in self._process.stdout:
@@ -88,7 +162,7 @@ class _Worker:
         except json.JSONDecodeError:
             pass  # it was killed in the middle of a line
         finally:
-            events.put((self, None))
+            events.put((self, {"event": "died"}))
 
     def ending(self) -> str:
         code = self._process.wait()
@@ -100,4 +174,4 @@ class _Worker:
             self._listener.join()
 
 
-_Events = queue.SimpleQueue[tuple[_Worker, dict[str, Any] | None]]
+_Queue = queue.SimpleQueue[tuple[_Worker, dict[str, Any]]]

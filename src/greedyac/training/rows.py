@@ -41,15 +41,15 @@ SCHEMA = pl.Schema(_COLUMNS)
 
 def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """The row of a run that took `seconds` as its share."""
-    summary = outcome.summary
+    case, summary = run.case, outcome.summary
     return {
         "run_id": run.run_id,
-        "setting_id": run.setting_id,
-        "agent": run.agent,
-        "env": run.env_label,
+        "setting_id": case.setting_id,
+        "agent": case.agent,
+        "env": case.env_label,
         "seed": run.seed,
-        "steps": run.steps,
-        "hypers": json.dumps(run.hypers, sort_keys=True),
+        "steps": case.steps,
+        "hypers": json.dumps(case.hypers, sort_keys=True),
         "status": "done" if outcome.diverged_at is None else "diverged",
         "error": None,
         "diverged_at": outcome.diverged_at,
@@ -58,7 +58,7 @@ def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "best_return": summary.best_return,
         "episodes": summary.episodes,
         "curve": summary.curve,
-        "curve_steps": run.steps / BINS,
+        "curve_steps": case.steps / BINS,
         "eval_curve": None,
         "eval_steps": None,
         "versions": json.dumps(versions(), sort_keys=True),

@@ -1,16 +1,19 @@
 """What a run is, and what names it: one agent setting, one environment, one seed, a number of steps."""
 
 import hashlib
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 from greedyac.agents import Agent, make_agent
 from greedyac.envs import Env, make_env
 from greedyac.errors import InputError
 from greedyac.hypers import hashed_values, hypers_of, show, values_of, whole
+from greedyac.training.loop import Program, static_part
 from greedyac.training.streams import MAX_SEED
 
 MAX_SEEDS = 1_000_000
@@ -18,61 +21,87 @@ MAX_STEPS = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Run:
-    """A run as plain data, ready for JSON; `hypers` are all of the agent's."""
+class Case:
+    """What runs of different seeds share, as plain data; `hypers` are all of the agent's."""
 
     agent: str
     env: str
-    seed: int
     steps: int
     hypers: Mapping[str, Any] = field(default_factory=dict)
     env_options: Mapping[str, Any] = field(default_factory=dict)
 
-    def make_agent(self) -> Agent:
-        """The agent of this run."""
+    @cached_property
+    def learner(self) -> Agent:
+        """The agent with its hyperparameters."""
         return make_agent(self.agent, self.hypers)
 
-    def make_env(self) -> Env:
-        """The environment of this run."""
+    @cached_property
+    def world(self) -> Env:
+        """The environment with its options."""
         return make_env(self.env, self.env_options)
 
-    @property
+    @cached_property
+    def program(self) -> Program:
+        """What has to be compiled for it."""
+        return Program(static_part(self.learner), self.world)
+
+    @cached_property
     def env_label(self) -> str:
         """The environment's name, with the options that differ from its defaults: `Acrobot-CA[start=zero]`."""
-        env = self.make_env()
-        defaults = {name: hyper.default for name, hyper in hypers_of(type(env)).items()}
-        changed = {name: value for name, value in values_of(env).items() if value != defaults[name]}
+        defaults = {name: hyper.default for name, hyper in hypers_of(type(self.world)).items()}
+        changed = {name: value for name, value in values_of(self.world).items() if value != defaults[name]}
         options = ",".join(f"{name}={show(value)}" for name, value in sorted(changed.items()))
         return f"{self.env}[{options}]" if options else self.env
 
-    @property
+    @cached_property
     def setting_id(self) -> str:
         """A hash of the agent and its hyperparameters."""
-        return _hash({"agent": self.agent, "hypers": hashed_values(self.make_agent())})
+        return _hash(_canonical({"agent": self.agent, "hypers": hashed_values(self.learner)}))
+
+    def run_id(self, seed: int) -> str:
+        """A hash of all that determines the run's numbers, software and processor aside."""
+        return _hash(f'{self._determinants},"seed":{seed},"steps":{self.steps}}}')
+
+    @cached_property
+    def _determinants(self) -> str:
+        """Canonical JSON of all but seed and steps, which come last in the alphabet, without the closing brace."""
+        determinants = {
+            "agent": self.agent,
+            "hypers": hashed_values(self.learner),
+            "env": self.env,
+            "env_options": hashed_values(self.world),
+            "numerics": {"agent": self.learner.numerics, "env": self.world.numerics},
+        }
+        return _canonical(determinants).removesuffix("}")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: a case and a seed."""
+
+    case: Case
+    seed: int
 
     @property
     def run_id(self) -> str:
-        """A hash of all that determines the run's numbers, software and processor aside."""
-        agent, env = self.make_agent(), self.make_env()
-        return _hash(
-            {
-                "agent": self.agent,
-                "hypers": hashed_values(agent),
-                "env": self.env,
-                "env_options": hashed_values(env),
-                "seed": self.seed,
-                "steps": self.steps,
-                "numerics": {"agent": agent.numerics, "env": env.numerics},
-            }
-        )
+        """The name of this run in every store."""
+        return self.case.run_id(self.seed)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `Run(**values)` is the inverse."""
-        return asdict(self)
+        """Plain JSON values, all on one level."""
+        return {**asdict(self.case), "seed": self.seed}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Run":
+        """The inverse of `to_json`."""
+        return cls(Case(**{name: value for name, value in values.items() if name != "seed"}), values["seed"])
 
 
-def _hash(values: dict[str, Any]) -> str:
-    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _canonical(values: dict[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
@@ -111,3 +140,13 @@ def check_seeds(seeds: Iterable[Any]) -> list[int]:
 def check_steps(steps: object) -> int:
     """A number of steps that can be run."""
     return whole("steps", steps, 1, MAX_STEPS)
+
+
+def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
+    """The seeds that a seed, several, or a text such as `0-9` name."""
+    if isinstance(seeds, str):
+        return parse_seeds(seeds)
+    listed = list(itertools.islice(seeds, MAX_SEEDS + 1)) if isinstance(seeds, Iterable) else [seeds]
+    if len(listed) > MAX_SEEDS:
+        raise InputError(f"these are too many seeds; allowed: up to {MAX_SEEDS:,}")
+    return check_seeds(listed)

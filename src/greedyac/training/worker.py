@@ -9,7 +9,7 @@ import os
 import queue
 import sys
 import threading
-from typing import Any, TextIO
+from typing import Any
 
 
 def main() -> None:
@@ -21,28 +21,28 @@ def main() -> None:
     os.dup2(2, 1)  # whatever a library prints must not mix with the events
     chunks: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(chunks,), daemon=True).start()
+
+    from greedyac.training.chunk import Chunk, train_chunk  # imports JAX: only after the pinning
+
+    def tell(event: str, **about: Any) -> None:
+        print(json.dumps({"event": event, **about}), file=events)
+
+    tell("ready")
     while True:
-        _serve(chunks.get(), events)
+        try:
+            receipt = train_chunk(Chunk.from_json(chunks.get()), lambda steps: tell("steps", steps=steps))
+        except OSError as error:
+            tell("unwritable", error=str(error))  # nothing is wrong with the runs
+        except Exception as error:
+            tell("failed", error=f"{type(error).__name__}: {error}")  # the parent decides what it means
+        else:
+            tell("done", **receipt._asdict())
 
 
 def _read(chunks: "queue.SimpleQueue[str]") -> None:
     for line in sys.stdin:
         chunks.put(line)
     os._exit(0)  # at once, even in the middle of a block: what is not published is not wanted
-
-
-def _serve(line: str, events: TextIO) -> None:
-    from greedyac.training.chunk import Chunk, train_chunk  # imports JAX: only after the pinning
-
-    def tell(**event: Any) -> None:
-        print(json.dumps(event), file=events)
-
-    try:
-        train_chunk(Chunk.from_json(line), lambda steps: tell(event="steps", steps=steps))
-    except Exception as error:
-        tell(event="failed", error=f"{type(error).__name__}: {error}")  # the parent decides what it means
-    else:
-        tell(event="done")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,91 @@
+"""What training costs before anything was run: operations of a step, memory of a lane, seconds on a plain machine."""
+
+import os
+from collections.abc import Mapping
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from greedyac.agents import Agent, GreedyAC, VanillaAC
+from greedyac.agents.actor_critic import ActorCritic
+from greedyac.hypers import stack
+from greedyac.spaces import Box, Spaces
+from greedyac.training.loop import Program
+from greedyac.training.runs import Case
+from greedyac.training.streams import seed_keys
+
+PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
+    # agent: (policy, critic) with continuous actions, the same with discrete ones. A gradient takes three passes.
+    "greedy-ac": ((1 + 3 + 3, 1 + 3), (1 + 3, 1 + 3 + 1)),  # S', actor, proposal; S', fit, all actions
+    "sac": ((1 + 3, 2 + 6 + 4), (1 + 3, 2 + 6 + 2)),  # S', actor; S', fit, actor (there and back): each of two critics
+    "vanilla-ac": ((1 + 3, 1 + 3), (1 + 3, 1 + 3 + 1)),  # S', actor; S', fit, all actions
+}
+"""Forward passes of a whole batch through one network that one update takes in the plain algorithm, apart from those
+that value sampled continuous actions."""
+
+UPDATE_SECONDS, STEP_SECONDS, OPERATIONS_PER_SECOND = 35e-6, 2e-6, 60e9
+"""Of one lane on one core of the machine on which the defaults were measured; they decide how runs are cut into chunks,
+so they are constants: the same study gives the same chunks everywhere."""
+
+
+def operations(agent: Agent, spaces: Spaces) -> int:
+    """Floating-point operations of one step of the plain dense algorithm: one action, one update.
+
+    Matrix products only, two operations per weight and input. It is the same number whatever tricks the code uses.
+    """
+    if not isinstance(agent, ActorCritic):
+        return 0
+    features, action = spaces.observation.size, spaces.action
+    if isinstance(action, Box):
+        (policy_passes, critic_passes), _ = PASSES[agent.name]
+        critic_passes += _sampled_actions(agent)
+        policy = _dense(features, *agent.hidden, 2 * action.size)
+        critic = _dense(features + action.size, *agent.hidden, 1)
+    else:
+        _, (policy_passes, critic_passes) = PASSES[agent.name]
+        policy = critic = _dense(features, *agent.hidden, action.count)
+    return policy + agent.batch_size * (policy_passes * policy + critic_passes * critic)
+
+
+def _sampled_actions(agent: Agent) -> int:
+    """Continuous actions per state that the critic values for the actor's update."""
+    if isinstance(agent, GreedyAC):
+        return agent.proposal_samples
+    return agent.baseline_samples + 1 if isinstance(agent, VanillaAC) else 0
+
+
+def _dense(*widths: int) -> int:
+    """Operations of one input's way through a network."""
+    return sum(2 * inputs * outputs for inputs, outputs in pairwise(widths))
+
+
+def nominal_seconds(case: Case) -> float:
+    """Roughly how long one core is busy with one run of the case, among others of its program."""
+    learning = UPDATE_SECONDS if case.learner.batch_size else 0.0
+    work = operations(case.learner, case.world.spaces) / OPERATIONS_PER_SECOND
+    return case.steps * (STEP_SECONDS + learning + work)
+
+
+@cache
+def lane_bytes(program: Program) -> int:
+    """Memory that one lane of the program takes: mostly its replay."""
+    hypers = {name: value[0] for name, value in stack([program.agent]).items()}
+    lane = jax.eval_shape(program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
+
+
+def machine_bytes() -> int | None:
+    """The memory of this machine, or of the group of processes that we are limited to; None where it can't be told."""
+    try:
+        known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    except (AttributeError, ValueError, OSError):
+        return None
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            known.append(int(Path(limit).read_text()))
+        except (OSError, ValueError):
+            continue
+    return min(known)

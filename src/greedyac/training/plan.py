@@ -1,0 +1,112 @@
+"""From what was asked for to work: settings, checked before anything starts, and chunks of runs for the workers."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from greedyac.agents import Agent, find_agent, make_agent
+from greedyac.envs import make_env
+from greedyac.errors import InputError, unknown
+from greedyac.hypers import hypers_of, show, values_of
+from greedyac.presets import preset as find_preset
+from greedyac.training.chunk import Chunk
+from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds
+from greedyac.training.loop import MIN_WIDTH, Program
+from greedyac.training.runs import Case, Run, check_steps
+
+MAX_WIDTH = 8
+"""Lanes that one worker trains side by side: more of them outgrow the core's cache."""
+MAX_RUNS = 64
+"""Runs in one chunk, however short they are."""
+WORKER_BYTES = 400e6
+"""Memory of a worker process before it has any lanes."""
+
+
+def plan_cases(
+    agent: str,
+    env: str,
+    steps: int,
+    preset: str | None,
+    env_options: Mapping[str, object],
+    sweep: Mapping[str, Sequence[object]],
+    hypers: Mapping[str, object],
+) -> list[Case]:
+    """Every setting of a sweep on one environment, all checked."""
+    learner, world = find_agent(agent), make_env(env, env_options)
+    options = {name: value for name, value in values_of(world).items() if name in env_options}
+    fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
+    make_agent(agent, fixed)  # complains about a wrong name or value before the sweep does
+    if not isinstance(sweep, Mapping):
+        raise InputError(
+            f"sweep = {sweep!r} is not allowed; allowed: hyperparameters and their values, {{name: [values]}}"
+        )
+    sweep = {name: _sweep_values(learner, name, values, hypers) for name, values in sweep.items()}
+    steps, cases = check_steps(steps), []
+    for values in itertools.product(*sweep.values()):
+        setting = make_agent(agent, {**fixed, **dict(zip(sweep, values, strict=True))})
+        if vain := sorted(setting.without_effect(world.spaces) & sweep.keys()):
+            raise InputError(
+                f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env} with these values"
+            )
+        cases.append(Case(agent, env, steps, values_of(setting), options))
+    return cases
+
+
+def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping[str, object]) -> list[object]:
+    if name in hypers:
+        raise InputError(f"{name} is given both as a value and in the sweep; allowed: one of them")
+    listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, Mapping)) else []
+    if not listed:
+        raise InputError(f"the sweep of {name} = {values!r} is not allowed; allowed: a list of one or more values")
+    known = hypers_of(agent)
+    if name not in known:
+        raise unknown(f"hyperparameter of {agent.name}", name, known)
+    checked: list[object] = [known[name].check(value) for value in listed]
+    if len(set(checked)) < len(checked):
+        raise InputError(f"the sweep of {name} = {show(checked)} is not allowed; allowed: each value once")
+    return checked
+
+
+def plan_chunks(
+    runs: Iterable[Run], workers: int, folder: Path, seconds: float = 0.0, checkpoints: bool = False
+) -> list[Chunk]:
+    """The runs by program, cut into chunks of about that many nominal seconds; those that take longest come first.
+
+    The lanes that advance side by side are as few as keeps all workers busy and the memory free, and at least one such
+    round makes a chunk. With as many programs as workers, or more, a worker need not compile what others do.
+    """
+    programs: dict[tuple[Program, int], list[Run]] = defaultdict(list)
+    for run in runs:
+        programs[run.case.program, run.case.steps].append(run)
+    costs = {key: nominal_seconds(members[0].case) for key, members in programs.items()}
+    share = sum(costs[key] * len(members) for key, members in programs.items()) / workers
+    sharing = -(-workers // max(len(programs), 1))  # workers for each program
+    chunks: list[tuple[float, Chunk]] = []
+    for key, members in programs.items():
+        most = min(MAX_WIDTH, lanes_in_memory(members[0].case, workers))
+        if seconds:
+            most = min(most, max(MAX_WIDTH // 2, int(2 * seconds / costs[key])))  # a kill loses no more than that
+        rounds = -(-len(members) // (sharing * most))
+        width = max(-(-len(members) // (sharing * rounds)), MIN_WIDTH)
+        whole_rounds = int(min(seconds, share / 2) / (costs[key] * width))
+        count = -(-len(members) // (width * max(1, min(whole_rounds, MAX_RUNS // width))))
+        size = -(-len(members) // count)
+        for first in range(0, len(members), size):
+            part = members[first : first + size]
+            chunks.append((costs[key] * len(part), Chunk(part, width, folder, checkpoints)))
+    chunks.sort(key=lambda priced: -priced[0])
+    return [chunk for _, chunk in chunks]
+
+
+def lanes_in_memory(case: Case, workers: int) -> int:
+    """How many lanes each worker can hold if half of the machine's memory is for them; at least `MIN_WIDTH`."""
+    memory, lane = machine_bytes(), lane_bytes(case.program)
+    if memory is None:
+        return MAX_WIDTH
+    if MIN_WIDTH * lane > memory:
+        raise InputError(
+            f"replay_capacity = {show(case.learner.replay_capacity)} is not allowed here: a run of {case.agent} on "
+            f"{case.env} would take {lane / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f}"
+        )
+    return max(MIN_WIDTH, int((memory / 2 / workers - WORKER_BYTES) / lane))
