@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from greedyac.nets import Linear, Trunk, initialised, select
@@ -60,6 +61,11 @@ class ClippedGaussian(NamedTuple):
         return jnp.clip(self.mean, self.low, self.high)
 
 
+_NODES, _WEIGHTS = (numbers.astype(np.float32) for numbers in np.polynomial.hermite_e.hermegauss(64))
+_WEIGHTS /= math.sqrt(2 * math.pi)
+"""The mean of a function of a standard normal is about Σ weight · f(node)."""
+
+
 class SquashedGaussian(NamedTuple):
     """Independent Gaussians whose samples are squashed to the action range by tanh."""
 
@@ -86,6 +92,13 @@ class SquashedGaussian(NamedTuple):
         slope = 2 * (self.high - self.low) * jax.nn.sigmoid(2 * unsquashed) * jax.nn.sigmoid(-2 * unsquashed)
         correction = jnp.log(slope + SQUASHING_MARGIN)
         return self._squashed(unsquashed), (_log_density(noise, self.log_std) - correction).sum(-1)
+
+    def entropy(self) -> Array:
+        """`[batch]`: that of the Gaussian, and the mean of the squashing's log-slope by Gauss–Hermite quadrature."""
+        unsquashed = self.mean[..., None] + jnp.exp(self.log_std)[..., None] * _NODES
+        log_slope = math.log(4.0) - 2 * unsquashed - 2 * jax.nn.softplus(-2 * unsquashed)  # log(1 − tanh²)
+        per_dimension = 0.5 * math.log(2 * math.pi * math.e) + self.log_std + jnp.log((self.high - self.low) / 2)
+        return (per_dimension + (log_slope * _WEIGHTS).sum(-1)).sum(-1)
 
     def mode(self) -> Array:
         """The squashed mean: the median, and what the policy does without noise."""
@@ -269,6 +282,15 @@ class SoftmaxPolicy(eqx.Module):
 
 
 Policy = GaussianPolicy | SoftmaxPolicy
+
+
+def spread(name: str, policy: Any) -> dict[str, Array]:
+    """How widely the policy of one state, in a batch of 1, chooses: its entropy and, if it is Gaussian, deviation.
+
+    With several dimensions, the mean of their deviations; of a squashed Gaussian, before it is squashed.
+    """
+    entropy = {f"{name}_entropy": policy.entropy()[0]}
+    return entropy if isinstance(policy, Softmax) else entropy | {f"{name}_deviation": jnp.exp(policy.log_std).mean()}
 
 
 def make_policy(key: Array, spaces: Spaces, hidden: Sequence[int], family: str = "gaussian") -> Policy:

@@ -1,7 +1,7 @@
 """What the actor-critic agents share: hyperparameters, acting, and how a critic learns from one batch."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from jax import Array
 
@@ -9,7 +9,9 @@ from greedyac.agents.agent import Metrics
 from greedyac.errors import InputError
 from greedyac.hypers import static, swept
 from greedyac.nets import average, minimise
+from greedyac.policies import spread
 from greedyac.replay import Batch
+from greedyac.spaces import Box, Discrete
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class ActorCritic:
 
     The states of such agents have the fields `actor`, `critic`, `target` and `critic_adam`, among others.
     """
+
+    actions: ClassVar[tuple[type[Box] | type[Discrete], ...]] = (Box, Discrete)
 
     critic_step_size: float = swept(1e-3, above=0, help="α: Adam step size of the critic")
     actor_step_size_scale: float = swept(1.0, above=0, help="κ: step size of the policies, in units of α")
@@ -50,6 +54,12 @@ class ActorCritic:
         """A ~ π(·|S), or the actor's most likely action."""
         policy = state.actor(observation)
         return policy.mode() if greedy else policy.sample(state.actor.noise(key, ()))
+
+    def diagnose(self, state: Any, observation: Array) -> Metrics:
+        """Q(S, a) of the actor's most likely action, and the actor's entropy and deviation."""
+        policy = state.actor(observation[None])
+        value = state.critic(observation[None], policy.mode())  # [1], or of a twin critic [2, 1]
+        return {"q": value.min(), **spread("actor", policy)}
 
     def sarsa(self, state: Any, batch: Batch, noise: Array) -> tuple[Any, Metrics]:
         """Update θ using Sarsa: the next value is Q(S', A') of the target critic with A' ~ π(·|S')."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 from jax import Array
 
 from greedyac.replay import Batch
-from greedyac.spaces import Spaces
+from greedyac.spaces import Box, Discrete, Spaces
 
 Metrics = dict[str, Array]
 """Scalars of one update. A NaN or inf here, or among the numbers of the state, marks a run as diverged."""
@@ -21,6 +21,8 @@ class Agent(Protocol):
     name: ClassVar[str]
     numerics: ClassVar[int]
     """Raised by hand when a change of the code changes the numbers: it enters every run's id."""
+    actions: ClassVar[tuple[type[Box] | type[Discrete], ...]]
+    """The kinds of actions that it can choose from."""
 
     @property
     def batch_size(self) -> int:
@@ -41,6 +43,9 @@ class Agent(Protocol):
 
     def act(self, state: Any, observation: Array, key: Array, greedy: bool) -> Array:
         """An action for one `observation: [features]`: a sample, or the most likely one if `greedy`."""
+
+    def diagnose(self, state: Any, observation: Array) -> Metrics:
+        """Scalars that tell how the agent stands at one `observation: [features]`: values, entropies, deviations."""
 
     def update(self, state: Any, batch: Batch, key: Array) -> tuple[Any, Metrics]:
         """The state after learning from one batch."""

@@ -14,7 +14,7 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.hypers import static, swept
 from greedyac.nets import Critic, HeadsCritic, IndexCritic, average, make_critic, minimise, moments
-from greedyac.policies import ENTROPY_ESTIMATORS, Policy, entropy_term, make_policy
+from greedyac.policies import ENTROPY_ESTIMATORS, Policy, entropy_term, make_policy, spread
 from greedyac.replay import Batch
 from greedyac.spaces import Box, Discrete, Spaces
 
@@ -99,6 +99,11 @@ class GreedyAC(ActorCritic):
         proposal = None if needless else make_policy(actor_key, spaces, self.hidden, self.proposal_policy)
         learned = None if self.proposal_update == "average" else proposal
         return State(critic, critic, actor, proposal, moments(critic), moments(actor), moments(learned))
+
+    def diagnose(self, state: State, observation: Array) -> Metrics:
+        """Also of the proposal policy, where there is one."""
+        told = super().diagnose(state, observation)
+        return told if state.proposal is None else told | spread("proposal", state.proposal(observation[None]))
 
     def update(self, state: State, batch: Batch, key: Array) -> tuple[State, Metrics]:
         """Learn from one batch with fresh random draws."""

@@ -31,6 +31,7 @@ class Random:
 
     name: ClassVar[str] = "random"
     numerics: ClassVar[int] = 1
+    actions: ClassVar[tuple[type[Box] | type[Discrete], ...]] = (Box, Discrete)
     batch_size: ClassVar[int] = 0
     replay_capacity: ClassVar[int] = 0
 
@@ -51,6 +52,10 @@ class Random:
         if isinstance(action, Discrete):
             return jax.random.randint(key, (), 0, action.count)
         return jax.random.uniform(key, (action.size,), jnp.float32, jnp.asarray(action.low), jnp.asarray(action.high))
+
+    def diagnose(self, state: State, observation: Array) -> Metrics:
+        """There is nothing to tell."""
+        return {}
 
     def update(self, state: State, batch: Batch, key: Array) -> tuple[State, Metrics]:
         """Never called: a batch size of 0 means that there are no updates."""

@@ -73,6 +73,11 @@ class SAC(ActorCritic):
         scale = jnp.float32(0) if self.automatic_entropy else None
         return State(critic, critic, actor, scale, moments(critic), moments(actor), moments(scale))
 
+    def diagnose(self, state: State, observation: Array) -> Metrics:
+        """Also the entropy scale, where it is automatic."""
+        told = super().diagnose(state, observation)
+        return told if state.log_entropy_scale is None else told | {"entropy_scale": jnp.exp(state.log_entropy_scale)}
+
     def update(self, state: State, batch: Batch, key: Array) -> tuple[State, Metrics]:
         """Learn from one batch with fresh random draws."""
         next_action, action = jax.random.split(key)

@@ -40,7 +40,7 @@ def run(options: Any) -> int:
     summaries, count = [], len(runs) // len(pairs)
     with output_folder(out, overwrite=False) as output:
         with ProgressReport(f"{len(AGENTS)} agents on {' and '.join(ENVS)}") as report:
-            result = train_runs(runs, worker_count(None), report)
+            result = train_runs(runs, worker_count(None), report.training)
         for index, name in enumerate(pairs):
             part = slice(index * count, (index + 1) * count)
             (output.staging / name).mkdir()

@@ -13,6 +13,10 @@ from greedyac.errors import InputError, unknown
 COMMANDS = {
     "train": "train an agent on an environment: curves, a picture and a checkpoint per seed",
     "eval": "run episodes with a trained policy and print their returns",
+    "sweep": "run what a study asks for and the store does not hold yet; go on after any interruption",
+    "status": "say how much of what was asked for a store holds",
+    "rerun": "run one run of a store again, with diagnostics of every step, and compare bit for bit",
+    "store": "check every file of a store, or merge many files into few",
     "agents": "list the agents with every hyperparameter, its range, default and meaning",
     "envs": "list the environments with their observations, actions and options",
     "bench": "measure how fast every agent trains on this machine, beside a large matrix product",

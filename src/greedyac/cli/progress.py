@@ -1,11 +1,11 @@
-"""Progress of training: a bar on a terminal, plain lines elsewhere."""
+"""Progress: a bar on a terminal, plain lines elsewhere, both on standard error."""
 
 import time
 from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from greedyac.training.train import Progress as Training
 
@@ -13,24 +13,23 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 class ProgressReport:
-    """Call it with each `Training` progress, inside a `with`."""
+    """Tells how far work has come; use it inside a `with`."""
 
     def __init__(self, label: str):
-        self._console = Console(stderr=True)
-        self._label = label = escape(label)
+        self._console = Console(stderr=True, highlight=False)
+        self._label = escape(label)
         self._bar: Progress | None = None
         self._line_at = time.monotonic()
         if self._console.is_terminal:
             self._bar = Progress(
                 TextColumn("{task.description}"),
-                BarColumn(bar_width=30),
+                BarColumn(bar_width=20),
                 TextColumn("{task.percentage:3.0f} %"),
-                TextColumn("{task.fields[rate]}"),
+                TextColumn("{task.fields[text]}"),
                 TimeElapsedColumn(),
-                TimeRemainingColumn(),
                 console=self._console,
             )
-            self._task = self._bar.add_task(label, total=None, rate="compiling …")
+            self._task = self._bar.add_task(self._label, total=None, text="")
 
     def __enter__(self) -> "ProgressReport":
         if self._bar:
@@ -43,13 +42,37 @@ class ProgressReport:
         if self._bar:
             self._bar.stop()
 
-    def __call__(self, training: Training) -> None:
-        """Show how far training has come."""
-        rate = "compiling …" if training.rate is None else f"{training.rate:,.0f} run-steps/s"
+    def show(self, share: float, text: str) -> None:
+        """Show that this share of the work is done, with some more words; nothing done yet is a moving bar."""
         if self._bar:
-            total = training.total if training.done else None
-            self._bar.update(self._task, completed=training.done, total=total, rate=rate)
-        elif training.done == training.total or time.monotonic() - self._line_at > SECONDS_BETWEEN_LINES:
+            self._bar.update(self._task, completed=share, total=1.0 if share else None, text=text)
+        elif share == 1 or time.monotonic() - self._line_at > SECONDS_BETWEEN_LINES:
             self._line_at = time.monotonic()
-            share = 100 * training.done / training.total
-            self._console.print(f"{self._label}  {share:.0f} %  {rate}", soft_wrap=True)
+            self._console.print(f"{self._label}  {100 * share:.0f} %  {text}", soft_wrap=True)
+
+    def training(self, training: Training) -> None:
+        """Show how far `train` has come."""
+        left = (training.total - training.done) / training.rate if training.rate else None
+        self.show(training.done / training.total, speed(training.rate, left))
+
+    def say(self, message: str) -> None:
+        """Print a line of its own."""
+        self._console.print(escape(message), soft_wrap=True)
+
+
+def speed(rate: float | None, seconds_left: float | None) -> str:
+    """Run-steps per second and the time that is left, or that nothing is known yet."""
+    if rate is None or seconds_left is None:
+        return "compiling …"
+    return f"{rate:,.0f} run-steps/s" + (f", {duration(seconds_left)} left" if seconds_left else "")
+
+
+def duration(seconds: float) -> str:
+    """`45 s`, `12 min`, `3 h 20 min`, `2 d 4 h`."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    hours, days = minutes // 60, minutes // (24 * 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{days} d {hours % 24} h"

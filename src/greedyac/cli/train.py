@@ -87,7 +87,7 @@ def run(options: Any) -> int:
     with output_folder(options.out or first_free(f"runs/{options.agent}-{options.env}"), options.overwrite) as output:
         try:
             with ProgressReport(f"{options.agent} on {runs[0].case.env_label}") as report:
-                result = train_runs(runs, workers, report)
+                result = train_runs(runs, workers, report.training)
         except (Interrupted, WorkerError) as error:
             stopped, result = error, error.result
         if result.policies:

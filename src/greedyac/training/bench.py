@@ -6,7 +6,8 @@ Speeds of different days or machines can't be compared; ratios within one run ca
 import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -15,10 +16,11 @@ import numpy as np
 
 from greedyac.agents import make_agent
 from greedyac.envs import make_env
+from greedyac.errors import WorkerError
 from greedyac.hypers import values_of
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import operations
-from greedyac.training.pool import cores, train_chunks
+from greedyac.training.pool import Events, cores, train_chunks
 from greedyac.training.runs import MAX_STEPS, Case, Run
 
 ENVS = ("Pendulum-CA", "Pendulum-DA")
@@ -57,13 +59,35 @@ def matmul_gflops(seconds: float = 1.0, size: int = 2048) -> float:
     return products * 2 * size**3 / passed / 1e9
 
 
-def run_steps_per_second(agent: str, env: str, lanes: int, seconds: float) -> float:
-    """The speed of training on all cores at once, once every worker has compiled and warmed up."""
-    workers, case = len(cores()), Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))
+class Speed(NamedTuple):
+    """How fast a program trains, and how long it took to compile."""
+
+    run_steps_per_second: float
+    compile_seconds: float
+
+
+def measure(case: Case, workers: int, lanes: int, seconds: float) -> Speed:
+    """The speed of training on all workers at once, once every one of them has compiled and warmed up."""
+    case = replace(case, steps=MAX_STEPS)
     runs = [Run(case, seed) for seed in range(workers * lanes)]
     chunks = [Chunk(runs[worker::workers], lanes, Path()) for worker in range(workers)]
+    ready = compiled = 0.0
+
+    def steps(events: Events) -> Iterator[tuple[float, int]]:
+        nonlocal ready, compiled
+        for event in events:
+            now = time.perf_counter()
+            if event["event"] == "failed":
+                raise WorkerError(event["error"])
+            if event["event"] == "ready":
+                ready = now
+            else:
+                compiled = compiled if event["steps"] else now
+                yield now, event["steps"]
+
     with contextlib.closing(train_chunks(chunks, workers)) as events:
-        return sustained(((time.perf_counter(), event["steps"]) for event in events), workers, seconds)
+        rate = sustained(steps(events), workers, seconds)
+    return Speed(rate, compiled - ready)
 
 
 def sustained(events: Iterable[tuple[float, int]], workers: int, seconds: float) -> float:
@@ -89,7 +113,8 @@ def bench(agents: Iterable[str], seconds: float, lanes: int, on_start: Callable[
     rates, products = {}, [matmul_gflops()]
     for agent, env in itertools.product(agents, ENVS):
         on_start(agent, env)
-        rates[agent, env] = run_steps_per_second(agent, env, lanes, seconds)
+        case = Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))
+        rates[agent, env] = measure(case, len(cores()), lanes, seconds).run_steps_per_second
         products.append(matmul_gflops())
     matmul, results = median(products), []
     for (agent, env), rate in rates.items():

@@ -34,6 +34,9 @@ def plan_cases(
 ) -> list[Case]:
     """Every setting of a sweep on one environment, all checked."""
     learner, world = find_agent(agent), make_env(env, env_options)
+    if not isinstance(world.spaces.action, learner.actions):
+        kinds = " or ".join(kind.__name__ for kind in learner.actions)
+        raise InputError(f"{agent} can't choose the actions of {env}, {world.spaces.action}; allowed: {kinds}")
     options = {name: value for name, value in values_of(world).items() if name in env_options}
     fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
     make_agent(agent, fixed)  # complains about a wrong name or value before the sweep does

@@ -18,6 +18,7 @@ from greedyac.training.loop import Program
 Events = Generator[dict[str, Any], None, None]
 """What an engine tells, each event with its `chunk`:
 
+- `ready`: its worker has started.
 - `steps`: run-steps done since the last time; 0 when lanes start and their program is compiled.
 - `done`: it is published; with the fields of its `Receipt`.
 - `lost`: its worker died or gave up; so many `steps` are void, and it will be tried again.
@@ -68,6 +69,7 @@ class _Pool:
             chunk, kind = worker.chunk, event["event"]
             if kind == "ready":
                 worker.ready, self._stillborn = True, 0
+                yield event | {"chunk": chunk}
             elif kind == "unwritable":
                 raise WorkerError(f"a worker could not write its results: {event['error']}")
             elif kind == "steps":

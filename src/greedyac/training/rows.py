@@ -41,8 +41,33 @@ SCHEMA = pl.Schema(_COLUMNS)
 
 def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """The row of a run that took `seconds` as its share."""
-    case, summary = run.case, outcome.summary
+    summary = outcome.summary
     return {
+        **_identity(run),
+        "status": "done" if outcome.diverged_at is None else "diverged",
+        "diverged_at": outcome.diverged_at,
+        "average_return": summary.average_return,
+        "final_return": summary.final_return,
+        "best_return": summary.best_return,
+        "episodes": summary.episodes,
+        "curve": summary.curve,
+        "curve_steps": run.case.steps / BINS,
+        "versions": json.dumps(versions(), sort_keys=True),
+        "cpu": cpu(),
+        "seconds": seconds,
+    }
+
+
+def failed_row(run: Run, error: str) -> dict[str, Any]:
+    """The row of a run that could not be trained."""
+    return {**_identity(run), "status": "failed", "error": error}
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    """The columns that say which run it is; all others are empty."""
+    case = run.case
+    return {
+        **dict.fromkeys(SCHEMA.names()),
         "run_id": run.run_id,
         "setting_id": case.setting_id,
         "agent": case.agent,
@@ -50,20 +75,6 @@ def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "seed": run.seed,
         "steps": case.steps,
         "hypers": json.dumps(case.hypers, sort_keys=True),
-        "status": "done" if outcome.diverged_at is None else "diverged",
-        "error": None,
-        "diverged_at": outcome.diverged_at,
-        "average_return": summary.average_return,
-        "final_return": summary.final_return,
-        "best_return": summary.best_return,
-        "episodes": summary.episodes,
-        "curve": summary.curve,
-        "curve_steps": case.steps / BINS,
-        "eval_curve": None,
-        "eval_steps": None,
-        "versions": json.dumps(versions(), sort_keys=True),
-        "cpu": cpu(),
-        "seconds": seconds,
     }
 
 

@@ -75,6 +75,14 @@ class Case:
         return _canonical(determinants).removesuffix("}")
 
 
+def parse_env_label(label: str) -> tuple[str, dict[str, Any]]:
+    """The environment and the options that a `Case.env_label` tells."""
+    name, _, texts = label.removesuffix("]").partition("[")
+    known = hypers_of(type(make_env(name)))
+    pairs = (text.partition("=") for text in texts.split(",") if text)
+    return name, {option: known[option].parse(text) for option, _, text in pairs}
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """One run: a case and a seed."""

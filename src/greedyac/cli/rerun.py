@@ -1,0 +1,38 @@
+"""`greedyac rerun`: one run of a store again, alone, with diagnostics of every step."""
+
+import sys
+from typing import Any
+
+from greedyac.cli.parser import Parser, folder
+from greedyac.cli.progress import ProgressReport
+
+
+def add_arguments(parser: Parser, given: list[str]) -> None:
+    """Options of the command."""
+    parser.add_argument("run_id", metavar="RUN_ID", help="the run's id in the store, or its first letters")
+    parser.add_argument("--store", type=folder, required=True, metavar="DIR", help="folder that keeps the results")
+
+
+def run(options: Any) -> int:
+    """Run it, write the diagnostics, and say whether the numbers are the same."""
+    from greedyac.study.rerun import find_row, rerun, run_of, write_diagnostics
+    from greedyac.study.store import Store
+
+    store = Store.existing(options.store)
+    row = find_row(store, options.run_id)
+    case = run_of(row).case
+    print(f"{case.agent} on {case.env_label}, seed {row['seed']}, {case.steps:,} steps; in the store: {row['status']}")
+    with ProgressReport(f"run {row['run_id']}") as report:
+        result = rerun(row, lambda steps: report.show(steps / case.steps, f"step {steps:,}"))
+    path = write_diagnostics(store, result)
+    average = result.row["average_return"]
+    print(f"{result.row['status']}, average return {'–' if average is None else f'{average:.1f}'}")
+    print(f"diagnostics of every step: {path}")
+    if result.obstacles:
+        print(f"not comparable with the store: {'; '.join(result.obstacles)}")
+        return 0
+    if result.differences:
+        print(f"greedyac: error: not as in the store: {', '.join(result.differences)}", file=sys.stderr)
+        return 1
+    print("equal to the store, bit for bit")
+    return 0

@@ -1,0 +1,35 @@
+"""`greedyac store`: check a store, or merge its files."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from greedyac.cli.parser import Parser, folder
+from greedyac.errors import unknown
+
+ACTIONS = ("verify", "compact")
+
+
+def add_arguments(parser: Parser, given: list[str]) -> None:
+    """Options of the command."""
+    parser.add_argument("action", metavar="|".join(ACTIONS), help="check every file, or merge many files into few")
+    parser.add_argument("folder", type=folder, metavar="DIR", help="the store")
+
+
+def run(options: Any) -> int:
+    """Do it; a fault is exit code 1."""
+    from greedyac.study.store import Store
+
+    if options.action not in ACTIONS:
+        raise unknown("action", options.action, ACTIONS)
+    store = Store.existing(Path(options.folder))
+    if options.action == "compact":
+        before, after = store.compact()
+        print(f"{before} files of runs are now {after}")
+    faults = store.verify()
+    for fault in faults:
+        print(f"greedyac: {fault}", file=sys.stderr)
+    if not faults:
+        rows = store.read(["run_id", "status"]).rows
+        print(f"{rows.height:,} runs in {options.folder}, every file whole")
+    return 1 if faults else 0

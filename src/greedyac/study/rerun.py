@@ -1,0 +1,115 @@
+"""Rerun: one run of a store again, alone, looked at after every step, and compared with what the store says."""
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import polars as pl
+
+from greedyac.errors import InputError
+from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.training.files import write_atomically
+from greedyac.training.loop import Lane, Lanes
+from greedyac.training.rows import SCHEMA, cpu, make_row, versions
+from greedyac.training.runs import Case, Run, parse_env_label
+
+SHORTEST_PREFIX = 4
+BLOCK = 1000
+"""Steps whose diagnostics wait on the device before they are brought to the host."""
+
+
+class Rerun(NamedTuple):
+    """What a run came to when it was run again."""
+
+    row: dict[str, Any]
+    diagnostics: pl.DataFrame
+    """One row per step."""
+    differences: list[str]
+    """Columns whose numbers are not, bit for bit, those in the store."""
+    obstacles: list[str]
+    """Why the numbers can't be compared: other software, another processor."""
+
+
+def find_row(store: Store, run_id: str) -> dict[str, Any]:
+    """The row of a run, by its id or the first letters of it."""
+    rows = store.read().rows
+    found = rows.filter(pl.col("run_id").str.starts_with(run_id)) if len(run_id) >= SHORTEST_PREFIX else rows[:0]
+    if found.height != 1:
+        known = f"{found.height} runs begin so" if found.height else f"it is none of the {rows.height:,} runs there"
+        example = f", such as {rows['run_id'][0]}" if rows.height else ""
+        raise InputError(f"run {run_id!r} is not in {str(store.folder)!r}: {known}; allowed: a run_id{example}")
+    return found.row(0, named=True)
+
+
+def run_of(row: dict[str, Any]) -> Run:
+    """The run that a row tells of."""
+    try:
+        env, options = parse_env_label(row["env"])
+        run = Run(Case(row["agent"], env, row["steps"], json.loads(row["hypers"]), options), row["seed"])
+        run.case.learner  # noqa: B018  # checks the hyperparameters
+    except (InputError, KeyError) as error:
+        raise InputError(f"run {row['run_id']} can't be run by this version: {error}") from None
+    return run
+
+
+def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
+    """Train the run of a row again and compare; `on_step` hears how many steps are done."""
+    run = run_of(row)
+    case = run.case
+    lanes = Lanes([case.learner], case.world, [run.seed], case.steps)
+    parts = [pl.DataFrame(part) for part in _watched(lanes, case, on_step)]
+    made = make_row(run, lanes.outcomes()[0], seconds=0.0)
+    new, old = (pl.DataFrame([numbers], SCHEMA).drop(CIRCUMSTANCES) for numbers in (made, row))
+    differences = [column for column in new.columns if not new[column].equals(old[column], null_equal=True)]
+    return Rerun(made, pl.concat(parts), differences, _obstacles(row, run))
+
+
+def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+    """Advance step by step; what is seen after each, in blocks. The program that trains is the usual one."""
+
+    @jax.jit
+    def look(lane: Lane) -> dict[str, Any]:
+        first = jax.tree.map(lambda leaf: leaf[0], lane)
+        about = {"episode": first.curve.episodes, "return_so_far": first.curve.running}
+        return about | case.learner.diagnose(first.agent, first.observation)
+
+    while lanes.time < lanes.steps:
+        seen = []
+        start = lanes.time
+        while lanes.time < min(start + BLOCK, lanes.steps):
+            lanes.advance(1)
+            seen.append(look(lanes.state))
+        on_step(lanes.time)
+        told = jax.device_get(seen)
+        steps = {"step": np.arange(start, lanes.time)}
+        yield steps | {name: np.array([numbers[name] for numbers in told]) for name in told[0]}
+
+
+def _obstacles(row: dict[str, Any], run: Run) -> list[str]:
+    obstacles = []
+    if row["run_id"] != run.run_id:
+        obstacles.append(f"the numerics of {run.case.agent} or {run.case.env} have changed since")
+    if row["versions"] is None:
+        return [*obstacles, "the store has no numbers of it"]
+    then, now = json.loads(row["versions"]), versions()
+    for name in sorted(then.keys() | now.keys()):
+        if then.get(name) != now.get(name):
+            obstacles.append(f"{name} {then.get(name)} then, {now.get(name)} now")
+    if row["cpu"] != cpu():
+        obstacles.append(f"processor {row['cpu']} then, {cpu()} now")
+    return obstacles
+
+
+def write_diagnostics(store: Store, result: Rerun) -> Path:
+    """Keep the diagnostics in the store's folder `reruns/`; an older file of the same run is replaced."""
+    folder = store.folder / "reruns"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{result.row['run_id']}.parquet"
+    buffer = io.BytesIO()
+    result.diagnostics.write_parquet(buffer)
+    write_atomically(path, buffer.getvalue())
+    return path

@@ -1,0 +1,148 @@
+"""A study as TOML: what is to be run, typed and checked before anything starts."""
+
+import itertools
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from greedyac.errors import InputError, unknown
+from greedyac.training.plan import plan_cases
+from greedyac.training.runs import Case, Run, check_steps, seed_list
+
+MAX_RUNS = 1_000_000
+_REQUIRED, _OPTIONAL = ("name", "steps", "seeds", "cells"), ("tuning_seeds",)
+_CELL_REQUIRED, _CELL_OPTIONAL = ("agents", "envs"), ("sweep", "fixed", "preset", "env_options")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Cases × seeds, and which of the seeds a selection may see."""
+
+    name: str
+    cases: tuple[Case, ...]
+    seeds: tuple[int, ...]
+    tuning_seeds: tuple[int, ...]
+    text: str
+    """The file, as it was written."""
+
+    def runs(self) -> dict[str, Run]:
+        """All runs by their ids, in order; one that two cells name is there once."""
+        return {case.run_id(seed): Run(case, seed) for case in self.cases for seed in self.seeds}
+
+
+def shipped_studies() -> dict[str, Traversable]:
+    """The studies that come with the package, by name."""
+    return dict(sorted(_toml_files("", resources.files("greedyac") / "studies")))
+
+
+def _toml_files(prefix: str, folder: Traversable) -> Iterator[tuple[str, Traversable]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _toml_files(f"{prefix}{entry.name}/", entry)
+        elif entry.name.endswith(".toml"):
+            yield prefix + entry.name.removesuffix(".toml"), entry
+
+
+def load_study(which: str) -> Study:
+    """The study in a TOML file, or the shipped one of that name."""
+    shipped = shipped_studies()
+    if not which.endswith(".toml") and which not in shipped:
+        raise unknown("study", which, [*shipped, "or the path of a .toml file"])
+    file: Traversable | Path = Path(which) if which.endswith(".toml") else shipped[which]
+    with _named(f"study {which!r}"):
+        try:
+            return parse_study(file.read_bytes().decode())
+        except OSError as error:
+            raise InputError(f"it can't be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise InputError("it is not UTF-8 text") from None
+
+
+def parse_study(text: str) -> Study:
+    """The study that a TOML text describes, every value of it checked."""
+    try:
+        given = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"it is not valid TOML: {error}") from None
+    _check_keys("key", given, _REQUIRED, _OPTIONAL)
+    name, cells = given["name"], given["cells"]
+    if not (isinstance(name, str) and name.strip() and name.isprintable()):
+        raise InputError(f"name = {name!r} is not allowed; allowed: one line of text")
+    steps, seeds = check_steps(given["steps"]), _seeds("seeds", given["seeds"])
+    tuning = _seeds("tuning_seeds", given["tuning_seeds"]) if "tuning_seeds" in given else ()
+    if outside := sorted(set(tuning) - set(seeds)):
+        raise InputError(f"tuning seed {outside[0]} is not among the seeds; allowed: some of {given['seeds']!r}")
+    if not (isinstance(cells, list) and cells and all(isinstance(cell, dict) for cell in cells)):
+        raise InputError("cells are not allowed as they are; allowed: one or more tables [[cells]]")
+    cases: list[Case] = []
+    for number, cell in enumerate(cells, 1):
+        with _named(f"cell {number}"):
+            cases += _cell_cases(cell, steps, MAX_RUNS // len(seeds) - len(cases))
+    return Study(name, tuple(cases), seeds, tuning, text)
+
+
+def _cell_cases(cell: Mapping[str, Any], steps: int, room: int) -> list[Case]:
+    """The cases of agents × envs × sweep, if there is room for so many."""
+    _check_keys("key", cell, _CELL_REQUIRED, _CELL_OPTIONAL)
+    agents, envs = _names("agents", cell["agents"]), _names("envs", cell["envs"])
+    sweep, fixed, env_options = (_table(name, cell.get(name, {})) for name in ("sweep", "fixed", "env_options"))
+    preset = cell.get("preset")
+    if preset is not None and not isinstance(preset, str):
+        raise InputError(f"preset = {preset!r} is not allowed; allowed: the name of one")
+    sizes = [len(values) for values in sweep.values() if isinstance(values, list)]
+    if len(agents) * len(envs) * math.prod(sizes) > room:
+        raise InputError(f"these are too many runs; allowed: up to {MAX_RUNS:,} in a study")
+    cases: list[Case] = []
+    for agent, env in itertools.product(agents, envs):
+        planned = plan_cases(agent, env, steps, preset, env_options, sweep, fixed)
+        vain = frozenset.intersection(*(case.learner.without_effect(case.world.spaces) for case in planned))
+        if named := sorted(vain & fixed.keys()):
+            raise InputError(f"fixing {named[0]} is not allowed: it has no effect for {agent} on {env}")
+        cases += planned
+    return cases
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Say in errors where they are."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _check_keys(kind: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str]) -> None:
+    known = [*required, *optional]
+    for name in given:
+        if name not in known:
+            raise unknown(kind, name, known)
+    for name in required:
+        if name not in given:
+            raise InputError(f"the key {name!r} is missing; allowed: {', '.join(known)}")
+
+
+def _seeds(name: str, given: object) -> tuple[int, ...]:
+    if not isinstance(given, (str, int, list)):
+        raise InputError(f'{name} = {given!r} is not allowed; allowed: a text such as "0-9", or a list of numbers')
+    with _named(name):
+        return tuple(seed_list(given))
+
+
+def _names(kind: str, given: object) -> list[str]:
+    if not (isinstance(given, list) and given and all(isinstance(name, str) for name in given)):
+        raise InputError(f"{kind} = {given!r} is not allowed; allowed: a list of one or more names")
+    if twice := sorted({name for name in given if given.count(name) > 1}):
+        raise InputError(f"{twice[0]!r} is twice among the {kind}; allowed: each once")
+    return given
+
+
+def _table(name: str, given: object) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise InputError(f"{name} = {given!r} is not allowed; allowed: a table, {{ name = value }}")
+    return given
