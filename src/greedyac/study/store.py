@@ -5,8 +5,8 @@ in two files; every reader keeps one per run. Nothing is ever deleted that is no
 """
 
 import hashlib
+import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from greedyac.training.runs import Run
 
 ROWS_PER_FILE = 10_000
 """How many runs `compact` puts into one file."""
+FILES_AT_ONCE = 500
 CIRCUMSTANCES = ("versions", "cpu", "seconds")
 """The columns in which two rows of the same run may differ."""
 _ID_LENGTH = 20
@@ -89,48 +90,36 @@ class Store:
 
     def read(self, columns: list[str] | None = None) -> Contents:
         """All runs, or some columns of them with `run_id` among these; runs that only failed come last."""
-        frames, faults = self._read_chunks(columns)
-        names = columns or SCHEMA.names()
-        empty = pl.DataFrame(schema={name: SCHEMA[name] for name in names})
+        rows, _, faults = self._read_chunks(columns)
         failures, damaged = self._failures()
-        failed = pl.DataFrame(list(failures.values()), SCHEMA).select(names)
-        rows = pl.concat([empty, *frames.values(), failed]).unique("run_id", keep="first", maintain_order=True)
-        return Contents(rows, faults + damaged)
+        failed = pl.DataFrame(failures, SCHEMA).select(rows.columns)
+        return Contents(_one_per_run(pl.concat([rows, failed])), faults + damaged)
 
     def statuses(self) -> dict[str, str]:
         """Run → `done`, `diverged` or `failed`."""
         rows = self.read(["run_id", "status"]).rows
         return dict(zip(rows["run_id"], rows["status"], strict=True))
 
-    def _read_chunks(self, columns: list[str] | None) -> tuple[dict[Path, pl.DataFrame], list[Fault]]:
-        """Every whole file of rows by its path, in order of the names, and the others."""
+    def _read_chunks(self, columns: list[str] | None = None) -> tuple[pl.DataFrame, list[Path], list[Fault]]:
+        """The rows of all whole files, in order of their names; those files; and the others."""
         while True:
-            frames: dict[Path, pl.DataFrame] = {}
-            faults: list[Fault] = []
+            paths, parts = _visible(self.chunks), [([read_rows([], columns)], list[Path](), list[Fault]())]
             try:
-                for path in _visible(self.chunks):
-                    try:
-                        frames[path] = read_rows(path, columns)
-                    except DamagedError as error:
-                        faults.append(Fault(path, str(error)))
-                    except IsADirectoryError:
-                        faults.append(Fault(path, "is a folder"))
+                for first in range(0, len(paths), FILES_AT_ONCE):
+                    parts.append(_read_whole(paths[first : first + FILES_AT_ONCE], columns))
             except FileNotFoundError:
                 continue  # compacted since the folder was listed: its rows are in another file now
-            return frames, faults
+            frames, whole, faults = (list(itertools.chain(*lists)) for lists in zip(*parts, strict=True))
+            return pl.concat(frames), whole, faults
 
-    def _failures(self) -> tuple[dict[str, dict[str, Any]], list[Fault]]:
+    def _failures(self) -> tuple[list[dict[str, Any]], list[Fault]]:
         """The rows of runs whose chunks kept failing, and files that are not what they should be."""
-        rows: dict[str, dict[str, Any]] = {}
-        faults = []
+        rows, faults = [], []
         for path in _visible(self.failed):
             try:
                 told = json.loads(path.read_bytes())
-                rows |= {
-                    row["run_id"]: row
-                    for row in (failed_row(Run.from_json(run), told["error"]) for run in told["runs"])
-                }
-            except (ValueError, KeyError, TypeError, OSError):
+                rows += [failed_row(Run.from_json(run), str(told["error"])) for run in told["runs"]]
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
                 faults.append(Fault(path, "is no record of a failure"))
         return rows, faults
 
@@ -161,7 +150,7 @@ class Store:
 
     def set_aside(self) -> list[Fault]:
         """Move what is damaged, foreign or was left half-written out of the way, to `aside/`."""
-        found = [*self._read_chunks(["run_id", "status"])[1], *self._failures()[1], *self._left_behind()]
+        found = [*self._read_chunks(["run_id", "status"])[2], *self._failures()[1], *self._left_behind()]
         for fault in found:
             self.aside.mkdir(exist_ok=True)
             target, number = self.aside / fault.path.name.lstrip("."), 1
@@ -177,49 +166,66 @@ class Store:
 
     def verify(self) -> list[str]:
         """Everything that is wrong, in words."""
-        frames, faults = self._read_chunks(None)
+        rows, whole, faults = self._read_chunks()
         found = [*faults, *self._failures()[1], *self.asked()[1], *self._left_behind()]
-        return [*map(str, found), *_contradictions(frames)]
+        return [*map(str, found), *_contradictions(rows, whole)]
 
     def compact(self) -> tuple[int, int]:
         """Merge the files of rows into few; returns how many there were and are.
 
         The new files are published before an old one goes, and only those go whose rows are all in the new ones.
         """
-        frames, _ = self._read_chunks(None)
-        if wrong := _contradictions(frames):
+        rows, whole, _ = self._read_chunks()
+        if wrong := _contradictions(rows, whole):
             raise InputError(f"the store can't be compacted: {wrong[0]}")
-        rows = pl.concat([pl.DataFrame(schema=SCHEMA), *frames.values()])
-        rows = rows.unique("run_id", keep="first").sort("env", "agent", "setting_id", "seed", "run_id")
+        rows = _one_per_run(rows).sort("env", "agent", "setting_id", "seed", "run_id")
         merged = [rows[first : first + ROWS_PER_FILE] for first in range(0, rows.height, ROWS_PER_FILE)]
-        kept = {rows_path(self.chunks, part["run_id"]) for part in merged}
         for part in merged:
             publish_rows(self.chunks, part)
-        for path in frames.keys() - kept:
+        kept = {rows_path(self.chunks, part["run_id"]) for part in merged}
+        for path in set(whole) - kept:
             path.unlink(missing_ok=True)
-        return len(frames), len(kept)
+        return len(whole), len(kept)
 
 
-def _visible(folder: Path) -> Iterator[Path]:
+def _read_whole(paths: list[Path], columns: list[str] | None) -> tuple[list[pl.DataFrame], list[Path], list[Fault]]:
+    """The rows of those files that are whole, those files, and the others: found by halving."""
+    try:
+        return [read_rows(paths, columns)], paths, []
+    except (DamagedError, IsADirectoryError) as error:
+        if len(paths) == 1:
+            problem = str(error) if isinstance(error, DamagedError) else "is a folder"
+            return [], [], [Fault(paths[0], problem)]
+    half = len(paths) // 2
+    first, second = _read_whole(paths[:half], columns), _read_whole(paths[half:], columns)
+    return first[0] + second[0], first[1] + second[1], first[2] + second[2]
+
+
+def _visible(folder: Path) -> list[Path]:
     """The files of a folder by name, without hidden ones."""
-    return iter(sorted(path for path in folder.glob("*") if not path.name.startswith(".")))
+    return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
 
 
 def _study_name(text: str) -> str:
     return f"{hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]}.toml"
 
 
-def _contradictions(frames: dict[Path, pl.DataFrame]) -> list[str]:
-    """Runs that stand in two files with different numbers."""
-    tagged = [rows.with_columns(pl.lit(path.name).alias("file")) for path, rows in frames.items()]
-    if not tagged:
+def _one_per_run(rows: pl.DataFrame) -> pl.DataFrame:
+    """The first row of each run."""
+    return rows.unique("run_id", keep="first", maintain_order=True)
+
+
+def _contradictions(rows: pl.DataFrame, whole: list[Path]) -> list[str]:
+    """Runs that stand in two of the files with different numbers, in words."""
+    numbers = rows.filter(pl.col("run_id").is_duplicated()).drop(CIRCUMSTANCES).unique()
+    wrong = numbers.filter(pl.col("run_id").is_duplicated())["run_id"].unique().sort()
+    if wrong.is_empty():
         return []
-    rows = pl.concat(tagged).filter(pl.col("run_id").is_duplicated())
-    wrong = []
-    for (run_id,), group in rows.group_by("run_id", maintain_order=True):
-        numbers = group.drop("file", *CIRCUMSTANCES)
-        if any(not numbers[:1].equals(numbers[other : other + 1]) for other in range(1, group.height)):
-            same = group.select("versions", "cpu").n_unique() == 1
-            where = "on the same software and processor" if same else "on other software or another processor"
-            wrong.append(f"run {run_id} has different numbers in {' and '.join(group['file'])}, {where}")
-    return wrong
+    holders = {path.name: set(read_rows([path], ["run_id"])["run_id"]) for path in whole}
+    told = []
+    for run_id in wrong:
+        files = " and ".join(name for name, run_ids in holders.items() if run_id in run_ids)
+        made = rows.filter(pl.col("run_id") == run_id).select("versions", "cpu").n_unique()
+        where = "on the same software and processor" if made == 1 else "on different software or processors"
+        told.append(f"run {run_id} has different numbers in {files}, {where}")
+    return told

@@ -71,7 +71,7 @@ def train_chunk(chunk: Chunk, on_steps: Callable[[int], None]) -> Receipt:
     links = True
     path = rows_path(chunk.folder, [run.run_id for run in chunk.runs])
     if path.exists():
-        rows = read_rows(path)
+        rows = read_rows([path])
     else:
         made: list[dict[str, Any]] = []
         for first in range(0, len(chunk.runs), chunk.width):

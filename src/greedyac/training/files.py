@@ -1,7 +1,7 @@
 """Files that are there whole or not at all: put in place if absent, sealed by a checksum, checked when they are read.
 
 A file of rows is an ordinary Parquet file. Between its data and its footer, where no reader looks, stands the SHA-256
-of all other bytes: one flipped bit anywhere is noticed.
+of its name and all other bytes: one flipped bit anywhere is noticed, and so is another name.
 """
 
 import errno
@@ -125,45 +125,47 @@ def publish_rows(folder: Path, rows: pl.DataFrame) -> bool:
     """Publish rows as one file of the folder, unless it is there; returns whether the file system has hard links."""
     path, buffer = rows_path(folder, rows["run_id"]), io.BytesIO()
     rows.write_parquet(buffer)
-    links = put_if_absent(path, seal(buffer.getvalue()))
+    links = put_if_absent(path, seal(path.name, buffer.getvalue()))
     try:
-        read_rows(path)
+        read_rows([path])
     except DamagedError as error:
         raise OSError(errno.EIO, f"the file {error}", str(path)) from None
     return links
 
 
-def read_rows(path: Path, columns: list[str] | None = None) -> pl.DataFrame:
-    """The rows of a published file, or some columns with `run_id` among them; `DamagedError` if it is not whole."""
-    content = unseal(path.read_bytes())
+def read_rows(paths: Iterable[Path], columns: list[str] | None = None) -> pl.DataFrame:
+    """The rows of published files, or some columns of them, in order; `DamagedError` if one is not whole."""
+    contents = [unseal(path.name, path.read_bytes()) for path in paths]
+    wanted = SCHEMA if columns is None else pl.Schema({column: SCHEMA[column] for column in columns})
     try:
-        rows = pl.read_parquet(io.BytesIO(content), columns=columns)
+        rows = pl.read_parquet(contents, columns=columns) if contents else pl.DataFrame(schema=wanted)
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise DamagedError(f"can't be read as Parquet ({str(error).splitlines()[0]})") from None
-    wanted = SCHEMA if columns is None else {column: SCHEMA[column] for column in columns}
-    if dict(rows.schema) != dict(wanted):
-        raise DamagedError("has other columns than a store's")
-    if path.name != f"{chunk_id(rows['run_id'])}.parquet":
-        raise DamagedError("holds other runs than its name says")
+        raise DamagedError(f"can't be read ({str(error).splitlines()[0]})") from None
+    if rows.schema != wanted:
+        raise DamagedError("has other columns than a store of this version")
     return rows
 
 
-def seal(content: bytes) -> bytes:
-    """Parquet bytes with a checksum of themselves before their footer."""
+def seal(name: str, content: bytes) -> bytes:
+    """Parquet bytes with a checksum of the file's name and themselves before their footer."""
     data = len(content) - _TAIL - int.from_bytes(content[-_TAIL : -len(_MAGIC)], "little")
-    return content[:data] + hashlib.sha256(content).digest() + content[data:]
+    return content[:data] + _checksum(name, content) + content[data:]
 
 
-def unseal(content: bytes) -> bytes:
-    """The bytes that were sealed, or `DamagedError`."""
+def unseal(name: str, content: bytes) -> bytes:
+    """The bytes that were sealed under this name, or `DamagedError`."""
     if not content:
         raise DamagedError("is empty")
     if not content.startswith(_MAGIC):
         raise DamagedError("is no Parquet file")
     end = len(content) - _TAIL - int.from_bytes(content[-_TAIL : -len(_MAGIC)], "little")
     if not content.endswith(_MAGIC) or end < len(_MAGIC) + _SEAL:
-        raise DamagedError("is cut short")
+        raise DamagedError("is cut short or damaged")
     plain = content[: end - _SEAL] + content[end:]
-    if hashlib.sha256(plain).digest() != content[end - _SEAL : end]:
-        raise DamagedError("does not match its checksum")
+    if _checksum(name, plain) != content[end - _SEAL : end]:
+        raise DamagedError("does not match its checksum: it was changed, renamed, or not written by greedyac")
     return plain
+
+
+def _checksum(name: str, content: bytes) -> bytes:
+    return hashlib.sha256(name.encode() + b"\n" + content).digest()

@@ -52,7 +52,8 @@ def plan_cases(
             raise InputError(
                 f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env} with these values"
             )
-        cases.append(Case(agent, env, steps, values_of(setting), options))
+        cases.append(case := Case(agent, env, steps, values_of(setting), options))
+        vars(case).update(learner=setting, world=world)  # made already: no need to make them again
     return cases
 
 
@@ -80,8 +81,9 @@ def plan_chunks(
     round makes a chunk. With as many programs as workers, or more, a worker need not compile what others do.
     """
     programs: dict[tuple[Program, int], list[Run]] = defaultdict(list)
-    for run in runs:
-        programs[run.case.program, run.case.steps].append(run)
+    for _, seeds in itertools.groupby(runs, key=lambda run: id(run.case)):
+        same = list(seeds)
+        programs[same[0].case.program, same[0].case.steps] += same
     costs = {key: nominal_seconds(members[0].case) for key, members in programs.items()}
     share = sum(costs[key] * len(members) for key, members in programs.items()) / workers
     sharing = -(-workers // max(len(programs), 1))  # workers for each program

@@ -130,8 +130,7 @@ def train_runs(runs: Sequence[Run], workers: int, on_progress: Callable[[Progres
 
 def _collect(runs: Sequence[Run], folder: Path, rate: float | None) -> TrainResult:
     """The published results in the order of the runs."""
-    frames = [read_rows(path) for path in folder.glob("*.parquet")]
-    rows = pl.concat([pl.DataFrame(schema=SCHEMA), *frames])
+    rows = read_rows(folder.glob("*.parquet"))
     order = pl.DataFrame({"run_id": [run.run_id for run in runs]})
     curves = order.join(rows, on="run_id", how="inner", maintain_order="left").select(SCHEMA.names())
     policies = [load(folder / f"{run_id}.safetensors") for run_id in curves["run_id"]]
