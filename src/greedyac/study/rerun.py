@@ -61,7 +61,10 @@ def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
     run = run_of(row)
     case = run.case
     lanes = Lanes([case.learner], case.world, [run.seed], case.steps)
-    parts = [pl.DataFrame(part) for part in _watched(lanes, case, on_step)]
+    parts = [
+        pl.DataFrame({name: np.asarray(column) for name, column in part.items()})
+        for part in _watched(lanes, case, on_step)
+    ]
     made = make_row(run, lanes.outcomes()[0], seconds=0.0)
     new, old = (pl.DataFrame([numbers], SCHEMA).drop(CIRCUMSTANCES) for numbers in (made, row))
     differences = [column for column in new.columns if not new[column].equals(old[column], null_equal=True)]
@@ -72,21 +75,20 @@ def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterat
     """Advance step by step; what is seen after each, in blocks. The program that trains is the usual one."""
 
     @jax.jit
-    def look(lane: Lane) -> dict[str, Any]:
+    def look(lane: Lane) -> tuple[Any, ...]:
         first = jax.tree.map(lambda leaf: leaf[0], lane)
-        about = {"episode": first.curve.episodes, "return_so_far": first.curve.running}
-        return about | case.learner.diagnose(first.agent, first.observation)
+        told = case.learner.diagnose(first.agent, first.observation)
+        return first.curve.episodes, first.curve.running, told
 
     while lanes.time < lanes.steps:
-        seen = []
-        start = lanes.time
+        start, seen = lanes.time, []
         while lanes.time < min(start + BLOCK, lanes.steps):
             lanes.advance(1)
             seen.append(look(lanes.state))
         on_step(lanes.time)
-        told = jax.device_get(seen)
-        steps = {"step": np.arange(start, lanes.time)}
-        yield steps | {name: np.array([numbers[name] for numbers in told]) for name in told[0]}
+        episodes, returns, told = zip(*jax.device_get(seen), strict=True)
+        about = {"step": range(start, lanes.time), "episode": episodes, "return_so_far": returns}
+        yield about | {name: [numbers[name] for numbers in told] for name in told[0]}
 
 
 def _obstacles(row: dict[str, Any], run: Run) -> list[str]:

@@ -1,6 +1,7 @@
 """From what was asked for to work: settings, checked before anything starts, and chunks of runs for the workers."""
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -86,22 +87,27 @@ def plan_chunks(
         programs[same[0].case.program, same[0].case.steps] += same
     costs = {key: nominal_seconds(members[0].case) for key, members in programs.items()}
     share = sum(costs[key] * len(members) for key, members in programs.items()) / workers
-    sharing = -(-workers // max(len(programs), 1))  # workers for each program
+    sharing = math.ceil(workers / max(len(programs), 1))  # workers for each program
     chunks: list[tuple[float, Chunk]] = []
     for key, members in programs.items():
         most = min(MAX_WIDTH, lanes_in_memory(members[0].case, workers))
         if seconds:
             most = min(most, max(MAX_WIDTH // 2, int(2 * seconds / costs[key])))  # a kill loses no more than that
-        rounds = -(-len(members) // (sharing * most))
-        width = max(-(-len(members) // (sharing * rounds)), MIN_WIDTH)
-        whole_rounds = int(min(seconds, share / 2) / (costs[key] * width))
-        count = -(-len(members) // (width * max(1, min(whole_rounds, MAX_RUNS // width))))
-        size = -(-len(members) // count)
+        width, size = _lanes_and_runs(len(members), costs[key], most, sharing, min(seconds, share / 2))
         for first in range(0, len(members), size):
             part = members[first : first + size]
             chunks.append((costs[key] * len(part), Chunk(part, width, folder, checkpoints)))
     chunks.sort(key=lambda priced: -priced[0])
     return [chunk for _, chunk in chunks]
+
+
+def _lanes_and_runs(runs: int, cost: float, most: int, workers: int, seconds: float) -> tuple[int, int]:
+    """How many lanes advance side by side, and how many runs make a chunk: whole rounds of those lanes."""
+    rounds = math.ceil(runs / (workers * most))  # of each worker
+    width = max(math.ceil(runs / (workers * rounds)), MIN_WIDTH)
+    rounds = math.ceil(runs / width)  # of all workers
+    fitting = max(1, min(int(seconds / (cost * width)), MAX_RUNS // width))
+    return width, width * math.ceil(rounds / math.ceil(rounds / fitting))
 
 
 def lanes_in_memory(case: Case, workers: int) -> int:

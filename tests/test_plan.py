@@ -1,0 +1,164 @@
+"""How runs become chunks of work, what they are expected to cost, and how progress is counted."""
+
+import itertools
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import pytest
+
+from greedyac.agents import make_agent
+from greedyac.cli.progress import duration
+from greedyac.envs import make_env
+from greedyac.errors import InputError
+from greedyac.hypers import values_of
+from greedyac.study import sweep
+from greedyac.study.spec import Study, load_study, parse_study
+from greedyac.study.store import Store
+from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
+from greedyac.training import plan
+from greedyac.training.chunk import Chunk
+from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, operations
+from greedyac.training.loop import Lanes
+from greedyac.training.plan import plan_chunks
+from greedyac.training.runs import Case, Run
+
+PAPER = ["paper/per-env", "paper/sweep-ca", "paper/sac-ablation"]
+
+
+def planned(study: Study, folder: Path, workers: int = 2, **options: Any) -> list[Chunk]:
+    return make_plan(study, Store.planned(folder / "store"), workers, **options).chunks
+
+
+def runs_of(agent: str, env: str, steps: int, seeds: int, **hypers: Any) -> list[Run]:
+    case = Case(agent, env, steps, values_of(make_agent(agent, hypers)))
+    return [Run(case, seed) for seed in range(seeds)]
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_every_run_is_in_one_chunk_of_its_program_and_the_longest_come_first(name: str, tmp_path: Path) -> None:
+    study = load_study(name)
+    chunks = planned(study, tmp_path)
+    told = Counter(run.run_id for chunk in chunks for run in chunk.runs)
+    assert set(told) == set(study.runs())
+    assert set(told.values()) == {1}
+    for chunk in chunks:
+        assert len({run.case.program for run in chunk.runs}) == 1
+    seconds = [nominal_seconds(chunk.case) * len(chunk.runs) for chunk in chunks]
+    assert seconds == sorted(seconds, reverse=True)
+    assert len({chunk.chunk_id for chunk in chunks}) == len(chunks)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_chunks_of_the_papers_studies_are_some_minutes_of_some_tens_of_runs(name: str, tmp_path: Path) -> None:
+    sizes = []
+    for chunk in planned(load_study(name), tmp_path):
+        seconds = nominal_seconds(chunk.case) * len(chunk.runs)
+        sizes.append(len(chunk.runs))
+        assert seconds <= CHUNK_SECONDS
+        assert 6 <= chunk.width <= 8
+    assert 14 <= sum(sizes) / len(sizes) <= 60
+
+
+def test_the_plan_is_the_same_every_time_and_depends_on_the_store(tmp_path: Path) -> None:
+    study = load_study("paper/per-env-small")
+    one, other = (make_plan(study, Store.planned(tmp_path / "store"), 2) for _ in range(2))
+    assert [chunk.to_json() for chunk in one.chunks] == [chunk.to_json() for chunk in other.chunks]
+    assert (one.missing, one.held.total(), len(one.programs)) == (24, 0, 6)
+
+
+def test_shards_are_disjoint_about_equal_and_complete() -> None:
+    run_ids = list(load_study("paper/sweep-ca").runs())
+    parts = [[run_id for run_id in run_ids if Shard(part, 16).holds(run_id)] for part in range(1, 17)]
+    assert sorted(itertools.chain(*parts)) == sorted(run_ids)
+    assert all(700 < len(part) < 1000 for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "workers", "sizes", "width"),
+    [
+        (1, 2, [1], 2),  # padded
+        (8, 2, [4, 4], 4),  # a share for each worker
+        (16, 2, [8, 8], 8),
+        (20, 2, [5, 5, 5, 5], 5),  # even rounds: none is nearly empty
+        (40, 1, [16, 16, 8], 8),  # whole rounds
+    ],
+)
+def test_a_small_study_keeps_all_workers_busy(seeds: int, workers: int, sizes: list[int], width: int) -> None:
+    chunks = plan_chunks(runs_of("greedy-ac", "Pendulum-CA", 100_000, seeds), workers, Path(), CHUNK_SECONDS)
+    assert [len(chunk.runs) for chunk in chunks] == sizes
+    assert {chunk.width for chunk in chunks} == {width}
+
+
+def test_short_runs_make_chunks_of_64_and_long_ones_narrow_chunks() -> None:
+    short = plan_chunks(runs_of("random", "Pendulum-CA", 10, 1000), 2, Path(), CHUNK_SECONDS)
+    assert len(short[0].runs) <= 64
+    long = plan_chunks(runs_of("greedy-ac", "Pendulum-CA", 1_000_000, 16), 2, Path(), CHUNK_SECONDS)
+    assert {(len(chunk.runs), chunk.width) for chunk in long} == {(4, 4)}
+
+
+def test_lanes_that_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = runs_of("greedy-ac", "Pendulum-CA", 100_000, 16, replay_capacity=10_000_000)
+    lane = lane_bytes(runs[0].case.program)
+    assert 28e7 < lane < 32e7  # 7 numbers of 4 bytes each, ten million times
+    for memory, width in [(40e9, 8), (6e9, 3), (2e9, 2)]:
+        monkeypatch.setattr(plan, "machine_bytes", lambda memory=memory: memory)
+        assert {chunk.width for chunk in plan_chunks(runs, 2, Path(), CHUNK_SECONDS)} == {width}
+    monkeypatch.setattr(plan, "machine_bytes", lambda: 0.4e9)
+    complaint = "replay_capacity = 10000000 is not allowed here: a run of greedy-ac on Pendulum-CA would take 0.3 GB"
+    with pytest.raises(InputError, match=complaint):
+        plan_chunks(runs, 2, Path(), CHUNK_SECONDS)
+
+
+def test_memory_of_a_lane_is_what_a_lane_holds() -> None:
+    case = Case("sac", "Acrobot-DA", 10)
+    lanes = Lanes([case.learner] * 2, case.world, [0, 1], 10)
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(lanes.state))
+    assert 2 * lane_bytes(case.program) == held
+    memory = machine_bytes()
+    assert memory is None or memory > 100e6
+
+
+def test_nominal_time_follows_the_work() -> None:
+    plain = nominal_seconds(Case("greedy-ac", "Pendulum-CA", 100_000))
+    assert 15 < plain < 35
+    assert nominal_seconds(Case("greedy-ac", "Pendulum-CA", 200_000)) == pytest.approx(2 * plain)
+    assert nominal_seconds(Case("greedy-ac", "Pendulum-CA", 100_000, {"hidden": (256, 256)})) > 5 * plain
+    assert nominal_seconds(Case("greedy-ac", "Pendulum-CA", 100_000, {"proposal_samples": 60})) > 1.4 * plain
+    assert nominal_seconds(Case("random", "Pendulum-CA", 100_000)) < 1
+    spaces = make_env("Pendulum-CA").spaces
+    more = operations(make_agent("vanilla-ac", {"baseline_samples": 29}), spaces)
+    assert more - operations(make_agent("vanilla-ac"), spaces) == 32 * 2 * (3 * 64 + 64 * 64 + 64)
+
+
+def test_progress_counts_steps_runs_and_setbacks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    study = parse_study(
+        'name = "x"\nsteps = 100\nseeds = "0-3"\n[[cells]]\nagents = ["random"]\nenvs = ["Pendulum-CA"]'
+    )
+    made = make_plan(study, Store.planned(tmp_path / "store"), 1)
+    [chunk] = made.chunks
+    clock = [10.0]
+    monkeypatch.setattr(sweep, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    meter = sweep._Meter(made)
+    assert meter.progress() == sweep.Progress(4, 0, 0, 0, 0.0, None, None)
+    meter.add_steps(chunk, 0)
+    clock[0] = 12.0
+    meter.add_steps(chunk, 100)
+    assert tuple(meter.progress()) == pytest.approx((4, 0, 0, 0, 0.25, 50.0, 6.0))
+    meter.add_steps(chunk, -100)  # its worker died
+    assert meter.progress().share == pytest.approx(0.0)
+    clock[0] = 20.0
+    meter.add_steps(chunk, 400)
+    assert meter.progress().share == 0.999  # trained, not yet published
+    meter.add_runs(done=3, diverged=1)
+    assert meter.progress()[:5] == (4, 3, 1, 0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(3.2, "3 s"), (99.9, "100 s"), (119, "2 min"), (5990, "1 h 40 min"), (7200, "2 h 0 min"), (200_000, "2 d 7 h")],
+)
+def test_durations_in_words(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

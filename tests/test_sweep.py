@@ -1,0 +1,348 @@
+"""Studies as a user runs them, in real processes: killed, resumed, extended, sharded, damaged, and always the same."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from processes import PATIENCE, PROGRAM, alive, children, wait_for
+
+from greedyac.cli import main
+from greedyac.study.spec import parse_study
+from greedyac.study.store import CIRCUMSTANCES, Store
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+
+STUDY = """
+name = "walks"
+steps = {steps}
+seeds = "{seeds}"
+[[cells]]
+agents = ["random"]
+envs = ["Pendulum-CA", "MountainCar-DA"]
+"""
+RUNS = 80
+"""40 seeds on two environments: ten chunks of eight runs with `--chunk-minutes 0.01`."""
+
+
+def write_study(path: Path, seeds: str = "0-39", steps: int = 12_000) -> Path:
+    path.write_text(STUDY.format(seeds=seeds, steps=steps))
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_study(tmp_path_factory.mktemp("study") / "walks.toml")
+
+
+class Sweeps:
+    """Starts `greedyac sweep` in processes of their own; whatever of them is left at the end is killed."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self, study: Path, store: Path, *options: str, faults: Path | None = None) -> "subprocess.Popen[str]":
+        words = ["sweep", str(study), "--store", str(store), "--workers", "2", "--chunk-minutes", "0.01", *options]
+        environment = dict(os.environ) if faults is None else {**os.environ, "PYTHONPATH": str(faults)}
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *words],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def run(self, study: Path, store: Path, *options: str, faults: Path | None = None) -> tuple[int, str, list[str]]:
+        """Exit code, what was printed, and the complaints, without lines of progress."""
+        process = self.start(study, store, *options, faults=faults)
+        printed, told = process.communicate(timeout=PATIENCE)
+        assert "Traceback" not in told, told
+        return process.returncode, printed, [line for line in told.splitlines() if not line.startswith("walks  ")]
+
+
+@pytest.fixture
+def sweeps() -> Iterator[Sweeps]:
+    sweeps = Sweeps()
+    yield sweeps
+    for process in sweeps.processes:
+        workers = children(process.pid)
+        process.kill()
+        process.communicate()
+        for pid in filter(alive, workers):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def filled(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of the study, never interrupted; to be copied."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    assert main(["sweep", str(study), "--store", str(folder), "--chunk-minutes", "0.01"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(filled: Path) -> pl.DataFrame:
+    """The numbers of the study."""
+    return numbers(filled)
+
+
+def numbers(folder: Path) -> pl.DataFrame:
+    """What a store holds, without when and where it was made. One row per run, or it fails."""
+    store = Store.existing(folder)
+    assert store.verify() == []
+    rows = store.read().rows
+    assert rows["run_id"].is_unique().all()
+    return rows.drop(CIRCUMSTANCES).sort("run_id")
+
+
+def chunks(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "chunks").glob("*.parquet")}
+
+
+def counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
+    capsys.readouterr()
+    assert main(["status", "--store", str(folder), "--json"]) == 0
+    [study] = json.loads(capsys.readouterr().out)["studies"]
+    assert study["name"] == "walks"
+    return study["runs"]
+
+
+def faults_file(folder: Path, code: str) -> Path:
+    """A folder for PYTHONPATH whose code runs at the start of every Python process."""
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    return folder
+
+
+def when_training(condition: str, deed: str) -> str:
+    """Code that does a deed in a worker that is about to train a chunk for which the condition holds."""
+    return f"""
+import os, sys
+if sys.argv[:1] == ["-m"]:  # a worker: its module is not yet known
+    import greedyac.training.chunk as module
+    train = module.train_chunk
+    def faulty(chunk, on_steps):
+        if {condition}:
+            {deed}
+        return train(chunk, on_steps)
+    module.train_chunk = faulty
+"""
+
+
+def test_what_an_uninterrupted_study_leaves(whole: pl.DataFrame, study: Path) -> None:
+    assert whole.height == RUNS
+    assert whole["run_id"].to_list() == sorted(parse_study(study.read_text()).runs())
+    assert set(whole["status"]) == {"done"}
+    assert whole["episodes"].to_list() == [12] * RUNS
+
+
+def kill_at_random(sweeps: Sweeps, study: Path, folder: Path, chance: random.Random) -> bool:
+    """Start the study, kill something at a random moment of its life; whether it came to its end nevertheless."""
+    process = sweeps.start(study, folder)
+    begun, moment = time.monotonic(), chance.uniform(0.0, 9.0)
+    while process.poll() is None and time.monotonic() - begun < moment:
+        time.sleep(0.01)
+    if process.poll() is not None:
+        assert process.communicate()[0].endswith(f"{RUNS} done, 0 diverged, 0 failed of {RUNS} runs in {folder}\n")
+        return True
+    workers = children(process.pid)
+    victims = {"supervisor": [process.pid], "worker": workers[:1], "all": [process.pid, *workers]}
+    for victim in victims[chance.choice(list(victims))]:
+        os.kill(victim, signal.SIGKILL)
+    if process.poll() is None and chance.random() < 0.5:
+        process.kill()
+    process.communicate(timeout=PATIENCE)  # a supervisor that lost a worker goes on to the end
+    wait_for(lambda: not any(map(alive, workers)), "the workers to end")
+    return process.returncode == 0
+
+
+@pytest.mark.parametrize("kills", [4, pytest.param(25, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_and_resumed(
+    kills: int, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
+) -> None:
+    chance, folder = random.Random(kills), tmp_path / "store-0"
+    for kill in range(kills):
+        if kill_at_random(sweeps, study, folder, chance):
+            assert numbers(folder).equals(whole)
+            folder = tmp_path / f"store-{kill + 1}"  # it was finished: the next one starts anew
+    code, _, complaints = sweeps.run(study, folder)
+    assert code == 0
+    assert all("left half-written; moved to" in complaint for complaint in complaints)
+    assert numbers(folder).equals(whole)
+
+
+def test_a_killed_worker_is_replaced_and_the_study_goes_on(
+    sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
+) -> None:
+    process = sweeps.start(study, tmp_path / "store")
+    wait_for(lambda: chunks(tmp_path / "store"), "the first chunk")
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    printed, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert printed.endswith(f"80 done, 0 diverged, 0 failed of 80 runs in {tmp_path / 'store'}\n")
+    assert "a worker process died (signal 9); tried again" in told
+    assert numbers(tmp_path / "store").equals(whole)
+
+
+def test_ctrl_c(sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path) -> None:
+    process = sweeps.start(study, tmp_path / "store")
+    wait_for(lambda: chunks(tmp_path / "store"), "the first chunk")
+    workers = children(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    [complaint] = [line for line in told.splitlines() if not line.startswith("walks  ")]
+    assert complaint.startswith("greedyac: stopped; published runs are kept, the same command goes on; greedyac status")
+    assert not any(map(alive, workers))
+    kept = chunks(tmp_path / "store")
+    assert 0 < len(kept) < 10
+    code, printed, complaints = sweeps.run(study, tmp_path / "store")
+    assert (code, complaints) == (0, [])
+    assert f"{8 * len(kept)} in the store, {80 - 8 * len(kept)} to run" in printed
+    assert chunks(tmp_path / "store").items() > kept.items()
+    assert numbers(tmp_path / "store").equals(whole)
+
+
+@pytest.mark.slow
+def test_two_supervisors_at_once(sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path) -> None:
+    both = [sweeps.start(study, tmp_path / "store") for _ in range(2)]
+    for process in both:
+        process.communicate(timeout=2 * PATIENCE)
+        assert process.returncode == 0
+    assert numbers(tmp_path / "store").equals(whole)
+
+
+@pytest.mark.slow
+def test_shards_together_are_the_whole(sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path) -> None:
+    parts = []
+    for part in (1, 2, 3):
+        assert sweeps.run(study, tmp_path / str(part), "--shard", f"{part}/3")[0] == 0
+        parts.append(numbers(tmp_path / str(part)))
+    assert all(part.height > 10 for part in parts)
+    assert pl.concat(parts).sort("run_id").equals(whole)
+
+
+def test_only_what_is_new_is_run(
+    filled: Path, study: Path, whole: pl.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, before = shutil.copytree(filled, tmp_path / "store"), chunks(filled)
+    longer = write_study(tmp_path / "walks.toml", seeds="0-43")
+    assert main(["sweep", str(longer), "--store", str(folder)]) == 0
+    assert "study walks: 88 runs, 80 in the store, 8 to run" in capsys.readouterr().out
+    assert chunks(folder).items() > before.items()
+    assert numbers(folder).join(whole.select("run_id"), on="run_id").equals(whole)
+    assert numbers(folder)["seed"].sort().unique().to_list() == list(range(44))
+    assert counts(folder, capsys) == {"planned": 88, "done": 88, "diverged": 0, "failed": 0, "missing": 0}
+    after = chunks(folder)
+    (other := tmp_path / "other.toml").write_text(study.read_text().replace('"walks"', '"other"'))
+    assert main(["sweep", str(other), "--store", str(folder)]) == 0
+    assert "study other: 80 runs, 80 in the store, 0 to run" in capsys.readouterr().out
+    assert chunks(folder) == after
+
+
+def test_damaged_files_are_set_aside_and_their_runs_run_again(
+    filled: Path, whole: pl.DataFrame, study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(filled, tmp_path / "store")
+    cut_short, flipped, foreign, missing, *_ = sorted((folder / "chunks").iterdir())
+    cut_short.write_bytes(cut_short.read_bytes()[:-100])
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 3] ^= 4
+    flipped.write_bytes(content)
+    foreign.write_text("not ours")
+    missing.unlink()
+    damaged = {path.name: path.read_bytes() for path in (cut_short, flipped, foreign)}
+    assert main(["store", "verify", str(folder)]) == 1
+    assert capsys.readouterr().err.count("greedyac: chunks/") == 3
+    assert counts(folder, capsys)["missing"] == 32
+    assert main(["sweep", str(study), "--store", str(folder)]) == 0
+    printed, complaints = capsys.readouterr()
+    assert "48 in the store, 32 to run" in printed
+    for name, old in damaged.items():
+        assert f"greedyac: chunks/{name} " in complaints
+        assert (folder / "aside" / name).read_bytes() == old
+    assert numbers(folder).equals(whole)
+
+
+@pytest.mark.parametrize(
+    ("deed", "error"),
+    [
+        ("os.kill(os.getpid(), 9)", "a worker process died (signal 9)"),
+        ("raise RuntimeError('no luck')", "a worker could not train its runs: RuntimeError: no luck"),
+    ],
+)
+def test_a_chunk_that_always_fails_is_recorded_and_the_rest_goes_on(
+    deed: str,
+    error: str,
+    sweeps: Sweeps,
+    study: Path,
+    whole: pl.DataFrame,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = tmp_path / "store"
+    unlucky = "any(run.seed == 13 and run.case.env == 'Pendulum-CA' for run in chunk.runs)"
+    faults = faults_file(tmp_path / "faults", when_training(unlucky, deed))
+    code, printed, complaints = sweeps.run(study, folder, faults=faults)
+    assert code == 1
+    assert printed.endswith(f"72 done, 0 diverged, 8 failed of 80 runs in {folder}\n")
+    *setbacks, last = complaints
+    assert len(setbacks) == 3
+    assert all(f"(8 runs of random on Pendulum-CA): {error}; tried again" in line for line in setbacks[:2])
+    assert setbacks[2].endswith(f"{error}; recorded as failed after 3 attempts")
+    assert last.startswith("greedyac: 8 runs failed: ")
+    rows = Store.existing(folder).read().rows
+    failed = rows.filter(pl.col("status") == "failed")
+    assert 13 in failed["seed"]
+    assert set(failed["error"]) == {error}
+    assert counts(folder, capsys) == {"planned": 80, "done": 72, "diverged": 0, "failed": 8, "missing": 0}
+
+    code, printed, _ = sweeps.run(study, folder)  # it could be trained now, but was not asked for
+    assert code == 1
+    assert "80 in the store, 0 to run" in printed
+    code, printed, complaints = sweeps.run(study, folder, "--retry-failed")
+    assert (code, complaints) == (0, [])
+    assert numbers(folder).equals(whole)
+
+
+def test_workers_that_die_at_their_start_are_no_fault_of_the_chunks(
+    sweeps: Sweeps, study: Path, tmp_path: Path
+) -> None:
+    faults = faults_file(tmp_path / "faults", "import os, sys\nif sys.argv[:1] == ['-m']: os._exit(7)\n")
+    code, _, complaints = sweeps.run(study, tmp_path / "store", faults=faults)
+    assert code == 1
+    assert complaints[-1].startswith("greedyac: error: a worker process died (exit code 7); published runs are kept")
+    assert list((tmp_path / "store" / "failed").iterdir()) == []
+
+
+def test_a_full_disk_stops_the_study_and_the_next_start_goes_on(
+    sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
+) -> None:
+    limit = "import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"  # a real write fails for real
+    code, _, complaints = sweeps.run(study, tmp_path / "store", faults=faults_file(tmp_path / "faults", limit))
+    assert code == 1
+    [complaint] = complaints
+    assert "a worker could not write its results: [Errno 27] File too large" in complaint
+    assert list((tmp_path / "store" / "chunks").iterdir()) == []
+    assert list((tmp_path / "store" / "failed").iterdir()) == []
+    assert sweeps.run(study, tmp_path / "store")[0] == 0
+    assert numbers(tmp_path / "store").equals(whole)
+
+
+def test_a_file_system_without_hard_links_is_told_once(
+    sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
+) -> None:
+    faults = faults_file(tmp_path / "faults", "import os\ndel os.link\n")
+    code, _, complaints = sweeps.run(study, tmp_path / "store", faults=faults)
+    assert (code, complaints) == (0, ["this file system has no hard links: files are renamed into place"])
+    assert numbers(tmp_path / "store").equals(whole)
