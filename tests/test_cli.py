@@ -209,7 +209,10 @@ def test_bad_steps(refused: Refused, value: str) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["trian"], "command 'trian' … mean 'train'? … train, eval, agents, envs, bench, demo"),
+        (
+            ["trian"],
+            "'trian' … mean 'train'? … train, eval, sweep, status, rerun, store, agents, envs, bench, demo",
+        ),
         ([], "required: COMMAND; see greedyac --help"),
         (["train", "random"], "required: ENV; see greedyac train --help"),
         (["envs", "more"], "unexpected argument 'more'; see greedyac envs --help"),

@@ -24,4 +24,4 @@ def unknown(kind: str, value: str, allowed: Iterable[str]) -> InputError:
     folded = {name.casefold(): name for name in allowed}
     close = difflib.get_close_matches(value.casefold(), folded, n=1, cutoff=0.5)
     hint = f" (did you mean {folded[close[0]]!r}?)" if close else ""
-    return InputError(f"unknown {kind} {value!r}{hint}; allowed: {', '.join(allowed)}")
+    return InputError(f"unknown {kind} {value!r}{hint}; allowed: {', '.join(allowed) or 'none'}")

@@ -85,7 +85,10 @@ class Hyper:
         if self.choices:
             return self.check(text)
         if self.type is bool:
-            return self.check({"true": True, "false": False}.get(text.casefold(), text))
+            words = {"true": True, "false": False}
+            if text.casefold() not in words:
+                raise self._complaint(show(text))
+            return words[text.casefold()]
         try:
             if self.type == tuple[int, ...]:
                 return self.check(tuple(int(part) for part in text.split(",")))
@@ -93,7 +96,7 @@ class Hyper:
         except InputError:
             raise
         except ValueError:
-            raise self._refused(text) from None
+            raise self._complaint(show(text)) from None
 
     def _check_number(self, value: object) -> float | int:
         if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
@@ -127,7 +130,12 @@ class Hyper:
             raise self._refused(value) from None
 
     def _refused(self, value: object) -> InputError:
-        return InputError(f"{self.name} = {show(value)} is not allowed; allowed: {self.range}")
+        """A complaint that shows a text, or a list where none should be, as such."""
+        plain = not isinstance(value, (str, list, tuple, dict)) or (value and self.type == tuple[int, ...])
+        return self._complaint(show(value) if plain and not isinstance(value, str) else repr(value))
+
+    def _complaint(self, shown: str) -> InputError:
+        return InputError(f"{self.name} = {shown} is not allowed; allowed: {self.range}")
 
 
 def _bound(strict: float | None, loose: float | None, strict_sign: str, loose_sign: str) -> str:
@@ -187,11 +195,16 @@ def _declared(owner: type[Any]) -> Mapping[str, Hyper]:
 
 def checked(owner: type[T], kind: str, values: Mapping[str, object], **fixed: object) -> T:
     """An `owner` made of `values`, each known and in range. `kind` says in errors what they are."""
+    return owner(**fixed, **check_values(owner, kind, values))
+
+
+def check_values(owner: type[Any], kind: str, values: Mapping[str, object]) -> dict[str, Any]:
+    """These values of an owner's hyperparameters, each by itself known and in range."""
     known = hypers_of(owner)
     for name in values:
         if name not in known:
             raise unknown(kind, name, known)
-    return owner(**fixed, **{name: known[name].check(value) for name, value in values.items()})
+    return {name: known[name].check(value) for name, value in values.items()}
 
 
 def values_of(owner: Any) -> dict[str, Value]:

@@ -1,17 +1,28 @@
 """What learns: the agents, by name."""
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 from greedyac.agents.agent import Agent, Metrics
 from greedyac.agents.greedy_ac import GreedyAC
 from greedyac.agents.random import Random
 from greedyac.agents.sac import SAC
 from greedyac.agents.vanilla_ac import VanillaAC
-from greedyac.errors import unknown
-from greedyac.hypers import checked
+from greedyac.errors import InputError, unknown
+from greedyac.hypers import check_values, hypers_of
 
-__all__ = ["AGENTS", "SAC", "Agent", "GreedyAC", "Metrics", "Random", "VanillaAC", "find_agent", "make_agent"]
+__all__ = [
+    "AGENTS",
+    "SAC",
+    "Agent",
+    "GreedyAC",
+    "Metrics",
+    "Random",
+    "VanillaAC",
+    "check_hypers",
+    "find_agent",
+    "make_agent",
+]
 
 AGENTS: dict[str, type[Agent]] = {agent.name: cast(type[Agent], agent) for agent in (GreedyAC, SAC, VanillaAC, Random)}
 
@@ -25,6 +36,17 @@ def find_agent(name: str) -> type[Agent]:
 
 def make_agent(name: str, hypers: Mapping[str, object] | None = None) -> Agent:
     """The agent of that name with these hyperparameters, checked; the others at their defaults."""
-    agent = checked(find_agent(name), f"hyperparameter of {name}", hypers or {})
+    agent = find_agent(name)(**check_hypers(name, hypers or {}))
     agent.check()
     return agent
+
+
+def check_hypers(name: str, hypers: Mapping[str, object]) -> dict[str, Any]:
+    """These hyperparameters of an agent, each by itself known and in range."""
+    agent = find_agent(name)
+    for hyper in hypers:
+        owners = [other for other in AGENTS if hyper in hypers_of(AGENTS[other])]
+        if owners and name not in owners:
+            allowed = ", ".join(hypers_of(agent)) or "no hyperparameters"
+            raise InputError(f"{hyper} is a hyperparameter of {', '.join(owners)}; allowed for {name}: {allowed}")
+    return check_values(agent, f"hyperparameter of {name}", hypers)

@@ -3,7 +3,7 @@
 import itertools
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from greedyac.errors import InputError, unknown
+from greedyac.presets import PRESETS
 from greedyac.training.plan import plan_cases
 from greedyac.training.runs import Case, Run, check_steps, seed_list
 
@@ -52,25 +53,29 @@ def _toml_files(prefix: str, folder: Traversable) -> Iterator[tuple[str, Travers
 def load_study(which: str) -> Study:
     """The study in a TOML file, or the shipped one of that name."""
     shipped = shipped_studies()
-    if not which.endswith(".toml") and which not in shipped:
+    if "\0" in which or (not which.endswith(".toml") and which not in shipped):
         raise unknown("study", which, [*shipped, "or the path of a .toml file"])
     file: Traversable | Path = Path(which) if which.endswith(".toml") else shipped[which]
     with _named(f"study {which!r}"):
         try:
-            return parse_study(file.read_bytes().decode())
-        except OSError as error:
-            raise InputError(f"it can't be read: {error.strerror}") from None
+            return parse_study(file.read_bytes().decode("utf-8-sig"))
         except UnicodeDecodeError:
             raise InputError("it is not UTF-8 text") from None
+        except OSError as error:
+            hint = f" (did you mean {which[:-5]!r}?)" if which[:-5] in shipped else ""
+            raise InputError(f"it can't be read: {error.strerror}{hint}") from None
 
 
 def parse_study(text: str) -> Study:
     """The study that a TOML text describes, every value of it checked."""
     try:
         given = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        _check_sizes(given)
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise InputError(f"it is not valid TOML: {error}") from None
-    _check_keys("key", given, _REQUIRED, _OPTIONAL)
+    _check_keys(given, _REQUIRED, _OPTIONAL)
     name, cells = given["name"], given["cells"]
     if not (isinstance(name, str) and name.strip() and name.isprintable()):
         raise InputError(f"name = {name!r} is not allowed; allowed: one line of text")
@@ -79,7 +84,7 @@ def parse_study(text: str) -> Study:
     if outside := sorted(set(tuning) - set(seeds)):
         raise InputError(f"tuning seed {outside[0]} is not among the seeds; allowed: some of {given['seeds']!r}")
     if not (isinstance(cells, list) and cells and all(isinstance(cell, dict) for cell in cells)):
-        raise InputError("cells are not allowed as they are; allowed: one or more tables [[cells]]")
+        raise InputError(f"cells = {cells!r} is not allowed; allowed: one or more tables [[cells]]")
     cases: list[Case] = []
     for number, cell in enumerate(cells, 1):
         with _named(f"cell {number}"):
@@ -89,12 +94,12 @@ def parse_study(text: str) -> Study:
 
 def _cell_cases(cell: Mapping[str, Any], steps: int, room: int) -> list[Case]:
     """The cases of agents × envs × sweep, if there is room for so many."""
-    _check_keys("key", cell, _CELL_REQUIRED, _CELL_OPTIONAL)
+    _check_keys(cell, _CELL_REQUIRED, _CELL_OPTIONAL)
     agents, envs = _names("agents", cell["agents"]), _names("envs", cell["envs"])
     sweep, fixed, env_options = (_table(name, cell.get(name, {})) for name in ("sweep", "fixed", "env_options"))
     preset = cell.get("preset")
     if preset is not None and not isinstance(preset, str):
-        raise InputError(f"preset = {preset!r} is not allowed; allowed: the name of one")
+        raise InputError(f"preset = {preset!r} is not allowed; allowed: {', '.join(PRESETS)}")
     sizes = [len(values) for values in sweep.values() if isinstance(values, list)]
     if len(agents) * len(envs) * math.prod(sizes) > room:
         raise InputError(f"these are too many runs; allowed: up to {MAX_RUNS:,} in a study")
@@ -103,7 +108,9 @@ def _cell_cases(cell: Mapping[str, Any], steps: int, room: int) -> list[Case]:
         planned = plan_cases(agent, env, steps, preset, env_options, sweep, fixed)
         vain = frozenset.intersection(*(case.learner.without_effect(case.world.spaces) for case in planned))
         if named := sorted(vain & fixed.keys()):
-            raise InputError(f"fixing {named[0]} is not allowed: it has no effect for {agent} on {env}")
+            raise InputError(
+                f"fixing {named[0]} is not allowed: it has no effect for {agent} on {env}; allowed: in cells without it"
+            )
         cases += planned
     return cases
 
@@ -117,19 +124,29 @@ def _named(where: str) -> Iterator[None]:
         raise InputError(f"{where}: {error}") from None
 
 
-def _check_keys(kind: str, given: Mapping[str, Any], required: Iterable[str], optional: Iterable[str]) -> None:
+def _check_keys(given: Mapping[str, Any], required: Sequence[str], optional: Sequence[str]) -> None:
     known = [*required, *optional]
     for name in given:
         if name not in known:
-            raise unknown(kind, name, known)
+            raise unknown("key", name, known)
     for name in required:
         if name not in given:
-            raise InputError(f"the key {name!r} is missing; allowed: {', '.join(known)}")
+            raise InputError(f"the key {name!r} is missing; needed: {', '.join(required)}")
+
+
+def _check_sizes(given: object) -> None:
+    """Refuse whole numbers beyond TOML's 64 bits, which Python's parser lets pass."""
+    if isinstance(given, int) and given.bit_length() > 63:
+        raise InputError("a whole number beyond 64 bits is not allowed; allowed: those of TOML")
+    for value in given.values() if isinstance(given, dict) else given if isinstance(given, list) else ():
+        _check_sizes(value)
 
 
 def _seeds(name: str, given: object) -> tuple[int, ...]:
     if not isinstance(given, (str, int, list)):
         raise InputError(f'{name} = {given!r} is not allowed; allowed: a text such as "0-9", or a list of numbers')
+    if isinstance(given, str) and name == "seeds":
+        return tuple(seed_list(given))  # says itself what it is about
     with _named(name):
         return tuple(seed_list(given))
 
@@ -144,5 +161,6 @@ def _names(kind: str, given: object) -> list[str]:
 
 def _table(name: str, given: object) -> Mapping[str, Any]:
     if not isinstance(given, dict):
-        raise InputError(f"{name} = {given!r} is not allowed; allowed: a table, {{ name = value }}")
+        value = "[values]" if name == "sweep" else "value"
+        raise InputError(f"{name} = {given!r} is not allowed; allowed: a table, {{ name = {value} }}")
     return given

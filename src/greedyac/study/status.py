@@ -26,7 +26,7 @@ def status(store: Store) -> tuple[list[StudyStatus], list[Fault]]:
     known = dict(zip(contents.rows["run_id"], contents.rows["status"], strict=True))
     asked, faults = store.asked()
     planned: dict[str, set[str]] = {}
-    for study in asked.values():
+    for study in asked:
         planned.setdefault(study.name, set()).update(study.runs())
     studies = []
     for name, run_ids in sorted(planned.items()):

@@ -5,8 +5,10 @@ in two files; every reader keeps one per run. Nothing is ever deleted that is no
 """
 
 import hashlib
-import itertools
 import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +19,7 @@ from greedyac.study.spec import Study, parse_study
 from greedyac.training.chunk import Chunk
 from greedyac.training.files import (
     DamagedError,
+    chunk_id,
     left_behind,
     publish_rows,
     put_if_absent,
@@ -32,7 +35,6 @@ ROWS_PER_FILE = 10_000
 FILES_AT_ONCE = 500
 CIRCUMSTANCES = ("versions", "cpu", "seconds")
 """The columns in which two rows of the same run may differ."""
-_ID_LENGTH = 20
 
 
 class Fault(NamedTuple):
@@ -64,18 +66,28 @@ class Store:
     @classmethod
     def existing(cls, folder: Path) -> "Store":
         """The store in a folder."""
-        if not (folder / "chunks").is_dir():
+        store = cls(folder)
+        if not store._is_there():
             raise InputError(f"there is no store at {str(folder)!r}; allowed: a folder that `greedyac sweep` filled")
-        return cls(folder)
+        return store
 
     @classmethod
     def planned(cls, folder: Path) -> "Store":
         """The store in a folder, or one that could be made there; nothing is written."""
-        if folder.exists() and not (folder / "chunks").is_dir() and (not folder.is_dir() or any(folder.iterdir())):
-            raise InputError(
-                f"the folder {str(folder)!r} holds other things and no store; allowed: a store, or a new folder"
-            )
-        return cls(folder)
+        store = cls(folder)
+        try:
+            if not store._is_there() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+                known = "holds other things and no store; allowed: a store, or a new folder"
+                raise InputError(f"the folder {str(folder)!r} {known}")
+        except OSError as error:
+            raise InputError(f"the store {str(folder)!r} can't be used: {error.strerror}") from None
+        return store
+
+    def _is_there(self) -> bool:
+        try:
+            return self.chunks.is_dir() and self.studies.is_dir()
+        except OSError:  # as for a name that is too long
+            return False
 
     @classmethod
     def create(cls, folder: Path) -> "Store":
@@ -101,16 +113,21 @@ class Store:
         return dict(zip(rows["run_id"], rows["status"], strict=True))
 
     def _read_chunks(self, columns: list[str] | None = None) -> tuple[pl.DataFrame, list[Path], list[Fault]]:
-        """The rows of all whole files, in order of their names; those files; and the others."""
-        while True:
-            paths, parts = _visible(self.chunks), [([read_rows([], columns)], list[Path](), list[Fault]())]
-            try:
-                for first in range(0, len(paths), FILES_AT_ONCE):
-                    parts.append(_read_whole(paths[first : first + FILES_AT_ONCE], columns))
-            except FileNotFoundError:
-                continue  # compacted since the folder was listed: its rows are in another file now
-            frames, whole, faults = (list(itertools.chain(*lists)) for lists in zip(*parts, strict=True))
-            return pl.concat(frames), whole, faults
+        """The rows of all whole files, in order of their names; those files; and the others.
+
+        Files may come and go meanwhile, as when somebody else sweeps or compacts, and a listing may then miss both the
+        old and the new: so it is repeated until there is nothing new in it.
+        """
+        read: dict[Path, pl.DataFrame | Fault] = {}
+        fresh = _visible(self.chunks) or _visible(self.chunks)
+        while fresh:
+            with suppress(FileNotFoundError):  # merged with others since it was listed
+                for first in range(0, len(fresh), FILES_AT_ONCE):
+                    read |= _read_files(fresh[first : first + FILES_AT_ONCE], columns)
+            fresh = [path for path in _visible(self.chunks) if path not in read]
+        whole = {path: found for path, found in sorted(read.items()) if not isinstance(found, Fault)}
+        faults = [found for found in read.values() if isinstance(found, Fault)]
+        return pl.concat([read_rows([], columns), *whole.values()]), list(whole), sorted(faults)
 
     def _failures(self) -> tuple[list[dict[str, Any]], list[Fault]]:
         """The rows of runs whose chunks kept failing, and files that are not what they should be."""
@@ -118,46 +135,52 @@ class Store:
         for path in _visible(self.failed):
             try:
                 told = json.loads(path.read_bytes())
-                rows += [failed_row(Run.from_json(run), str(told["error"])) for run in told["runs"]]
+                runs = [Run.from_json(run) for run in told["runs"]]
+                if path != self._failure_path(runs) or told.pop("checksum") != _hash(json.dumps(told)):
+                    raise ValueError("it was changed")
+                rows += [failed_row(run, told["error"]) for run in runs]
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
-                faults.append(Fault(path, "is no record of a failure"))
+                faults.append(Fault(path, "is no record of a failure, or was changed"))
         return rows, faults
+
+    def _failure_path(self, runs: Sequence[Run]) -> Path:
+        return self.failed / f"{chunk_id(run.run_id for run in runs)}.json"
 
     def record_failure(self, chunk: Chunk, error: str, attempts: int) -> None:
         """Remember that a chunk can't be trained."""
         told = {"error": error, "attempts": attempts, "runs": [run.to_json() for run in chunk.runs]}
-        content = json.dumps(told, indent=1) + "\n"
-        write_atomically(self.failed / f"{chunk.chunk_id}.json", content.encode())
+        content = json.dumps({**told, "checksum": _hash(json.dumps(told))}, indent=1) + "\n"
+        write_atomically(self._failure_path(chunk.runs), content.encode())
 
     def record_study(self, study: Study) -> None:
         """Remember what was asked for."""
-        put_if_absent(self.studies / _study_name(study.text), study.text.encode())
+        put_if_absent(self.studies / f"{_hash(study.text)}.toml", study.text.encode())
 
-    def asked(self) -> tuple[dict[Path, Study], list[Fault]]:
-        """The studies that were swept here, and files that are none."""
-        studies, faults = {}, []
+    def asked(self) -> tuple[list[Study], list[Fault]]:
+        """The studies that were swept here, and files that are none, at least for this version."""
+        studies, faults = [], []
         for path in _visible(self.studies):
+            if fault := _changed_text(path):
+                faults.append(fault)
+                continue
             try:
-                text = path.read_bytes().decode()
-                if path.name != _study_name(text):
-                    raise InputError("holds another text than its name says")
-                studies[path] = parse_study(text)
-            except UnicodeDecodeError:
-                faults.append(Fault(path, "is no text"))
-            except (InputError, OSError) as error:
-                faults.append(Fault(path, f"can't be used: {error}"))
+                studies.append(parse_study(path.read_bytes().decode()))
+            except InputError as error:
+                faults.append(Fault(path, f"can't be used by this version: {error}"))
         return studies, faults
 
     def set_aside(self) -> list[Fault]:
         """Move what is damaged, foreign or was left half-written out of the way, to `aside/`."""
-        found = [*self._read_chunks(["run_id", "status"])[2], *self._failures()[1], *self._left_behind()]
+        studies = [fault for path in _visible(self.studies) if (fault := _changed_text(path))]
+        found = [*self._read_chunks(["run_id"])[2], *self._failures()[1], *studies, *self._left_behind()]
         for fault in found:
             self.aside.mkdir(exist_ok=True)
             target, number = self.aside / fault.path.name.lstrip("."), 1
             while target.exists():
                 number += 1
                 target = self.aside / f"{fault.path.name.lstrip('.')}.{number}"
-            fault.path.rename(target)
+            with suppress(FileNotFoundError):  # another sweep was faster
+                fault.path.rename(target)
         return found
 
     def _left_behind(self) -> list[Fault]:
@@ -175,30 +198,55 @@ class Store:
 
         The new files are published before an old one goes, and only those go whose rows are all in the new ones.
         """
-        rows, whole, _ = self._read_chunks()
-        if wrong := _contradictions(rows, whole):
-            raise InputError(f"the store can't be compacted: {wrong[0]}")
-        rows = _one_per_run(rows).sort("env", "agent", "setting_id", "seed", "run_id")
-        merged = [rows[first : first + ROWS_PER_FILE] for first in range(0, rows.height, ROWS_PER_FILE)]
-        for part in merged:
-            publish_rows(self.chunks, part)
-        kept = {rows_path(self.chunks, part["run_id"]) for part in merged}
-        for path in set(whole) - kept:
-            path.unlink(missing_ok=True)
+        with _locked(self.chunks):
+            rows, whole, _ = self._read_chunks()
+            if wrong := _contradictions(rows, whole):
+                raise InputError(f"the store can't be compacted: {wrong[0]}")
+            rows = _one_per_run(rows).sort("env", "agent", "setting_id", "seed", "run_id")
+            merged = [rows[first : first + ROWS_PER_FILE] for first in range(0, rows.height, ROWS_PER_FILE)]
+            for part in merged:
+                publish_rows(self.chunks, part)
+            kept = {rows_path(self.chunks, part["run_id"]) for part in merged}
+            for path in set(whole) - kept:
+                path.unlink(missing_ok=True)
         return len(whole), len(kept)
 
 
-def _read_whole(paths: list[Path], columns: list[str] | None) -> tuple[list[pl.DataFrame], list[Path], list[Fault]]:
-    """The rows of those files that are whole, those files, and the others: found by halving."""
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold a lock on a folder that ends with the process, where the system and the file system have such locks."""
     try:
-        return [read_rows(paths, columns)], paths, []
-    except (DamagedError, IsADirectoryError) as error:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(f"the store {str(folder.parent)!r} is being compacted by another process") from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _read_files(paths: list[Path], columns: list[str] | None) -> dict[Path, pl.DataFrame | Fault]:
+    """The rows of files, or what is wrong with them, found by halving. Rows of several files stand with the first."""
+    try:
+        return {paths[0]: read_rows(paths, columns), **dict.fromkeys(paths[1:], read_rows([], columns))}
+    except FileNotFoundError:
         if len(paths) == 1:
-            problem = str(error) if isinstance(error, DamagedError) else "is a folder"
-            return [], [], [Fault(paths[0], problem)]
+            if not paths[0].is_symlink():
+                raise
+            return {paths[0]: Fault(paths[0], "is a link to nowhere")}
+    except (DamagedError, OSError) as error:
+        if len(paths) == 1:
+            told = str(error) if isinstance(error, DamagedError) else f"can't be read: {error.strerror}"
+            return {paths[0]: Fault(paths[0], told)}
     half = len(paths) // 2
-    first, second = _read_whole(paths[:half], columns), _read_whole(paths[half:], columns)
-    return first[0] + second[0], first[1] + second[1], first[2] + second[2]
+    return _read_files(paths[:half], columns) | _read_files(paths[half:], columns)
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -206,8 +254,17 @@ def _visible(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
 
 
-def _study_name(text: str) -> str:
-    return f"{hashlib.sha256(text.encode()).hexdigest()[:_ID_LENGTH]}.toml"
+def _changed_text(path: Path) -> Fault | None:
+    """What is wrong with the file of a study, whose name is a hash of its text."""
+    try:
+        same = path.name == f"{_hash(path.read_bytes().decode())}.toml"
+    except (OSError, UnicodeDecodeError):
+        same = False
+    return None if same else Fault(path, "holds another text than its name says")
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def _one_per_run(rows: pl.DataFrame) -> pl.DataFrame:

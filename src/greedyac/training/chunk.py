@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from greedyac.training.checkpoint import save_checkpoint
-from greedyac.training.files import chunk_id, publish_rows, read_rows, rows_path
+from greedyac.training.files import DamagedError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.training.loop import Lanes, Outcome
 from greedyac.training.rows import SCHEMA, make_row
 from greedyac.training.runs import Case, Run
@@ -68,11 +69,10 @@ BLOCK_SECONDS = 0.3
 
 def train_chunk(chunk: Chunk, on_steps: Callable[[int], None]) -> Receipt:
     """Train a chunk's runs and publish them, unless they are; `on_steps` hears of run-steps done, 0 when compiled."""
-    links = True
-    path = rows_path(chunk.folder, [run.run_id for run in chunk.runs])
-    if path.exists():
-        rows = read_rows([path])
-    else:
+    links, rows = True, None
+    with suppress(FileNotFoundError, DamagedError):
+        rows = read_rows([rows_path(chunk.folder, [run.run_id for run in chunk.runs])])
+    if rows is None:
         made: list[dict[str, Any]] = []
         for first in range(0, len(chunk.runs), chunk.width):
             runs, started = chunk.runs[first : first + chunk.width], time.perf_counter()

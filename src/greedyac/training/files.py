@@ -12,7 +12,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def put_if_absent(path: Path, content: bytes) -> bool:
         try:
             os.link(temporary, path)
         except FileExistsError:
-            return True
+            pass  # but perhaps not yet flushed
         except (OSError, AttributeError) as error:  # a system without them may lack the very function
             if isinstance(error, OSError) and error.errno not in _NO_LINKS:
                 raise
@@ -104,7 +104,7 @@ def left_behind(path: Path) -> bool:
         return False
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # the second of a number that no process can have
         return True
     except OSError:
         return False  # it lives, and is somebody else's
@@ -126,24 +126,29 @@ def publish_rows(folder: Path, rows: pl.DataFrame) -> bool:
     path, buffer = rows_path(folder, rows["run_id"]), io.BytesIO()
     rows.write_parquet(buffer)
     links = put_if_absent(path, seal(path.name, buffer.getvalue()))
-    try:
-        read_rows([path])
-    except DamagedError as error:
-        raise OSError(errno.EIO, f"the file {error}", str(path)) from None
+    with suppress(FileNotFoundError):  # merged with others already
+        try:
+            read_rows([path])
+        except DamagedError as error:
+            raise OSError(errno.EIO, f"the file {error}", str(path)) from None
     return links
 
 
 def read_rows(paths: Iterable[Path], columns: list[str] | None = None) -> pl.DataFrame:
     """The rows of published files, or some columns of them, in order; `DamagedError` if one is not whole."""
     contents = [unseal(path.name, path.read_bytes()) for path in paths]
-    wanted = SCHEMA if columns is None else pl.Schema({column: SCHEMA[column] for column in columns})
-    try:
-        rows = pl.read_parquet(contents, columns=columns) if contents else pl.DataFrame(schema=wanted)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DamagedError(f"can't be read ({str(error).splitlines()[0]})") from None
-    if rows.schema != wanted:
+    if any(list(_schema(content).items()) != list(SCHEMA.items()) for content in contents):
         raise DamagedError("has other columns than a store of this version")
-    return rows
+    if not contents:
+        return pl.DataFrame(schema=SCHEMA).select(columns or SCHEMA.names())
+    return pl.read_parquet(contents, columns=columns)
+
+
+def _schema(content: bytes) -> Mapping[str, object]:
+    try:
+        return pl.read_parquet_schema(io.BytesIO(content))
+    except pl.exceptions.PolarsError as error:
+        raise DamagedError(f"can't be read ({str(error).splitlines()[0]})") from None
 
 
 def seal(name: str, content: bytes) -> bytes:

@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from greedyac.agents import Agent, find_agent, make_agent
+from greedyac.agents import Agent, check_hypers, find_agent, make_agent
 from greedyac.envs import make_env
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import hypers_of, show, values_of
+from greedyac.errors import InputError
+from greedyac.hypers import show, values_of
 from greedyac.presets import preset as find_preset
+from greedyac.spaces import Box, Discrete
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds
 from greedyac.training.loop import MIN_WIDTH, Program
@@ -36,11 +37,11 @@ def plan_cases(
     """Every setting of a sweep on one environment, all checked."""
     learner, world = find_agent(agent), make_env(env, env_options)
     if not isinstance(world.spaces.action, learner.actions):
-        kinds = " or ".join(kind.__name__ for kind in learner.actions)
-        raise InputError(f"{agent} can't choose the actions of {env}, {world.spaces.action}; allowed: {kinds}")
+        kinds = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in learner.actions)
+        raise InputError(f"{agent} can't choose the actions of {env}, {world.spaces.action}; allowed: {kinds} actions")
     options = {name: value for name, value in values_of(world).items() if name in env_options}
     fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
-    make_agent(agent, fixed)  # complains about a wrong name or value before the sweep does
+    check_hypers(agent, fixed)  # complains about a wrong name or value before the sweep does
     if not isinstance(sweep, Mapping):
         raise InputError(
             f"sweep = {sweep!r} is not allowed; allowed: hyperparameters and their values, {{name: [values]}}"
@@ -64,10 +65,7 @@ def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping
     listed = list(values) if isinstance(values, Iterable) and not isinstance(values, (str, Mapping)) else []
     if not listed:
         raise InputError(f"the sweep of {name} = {values!r} is not allowed; allowed: a list of one or more values")
-    known = hypers_of(agent)
-    if name not in known:
-        raise unknown(f"hyperparameter of {agent.name}", name, known)
-    checked: list[object] = [known[name].check(value) for value in listed]
+    checked: list[object] = [check_hypers(agent.name, {name: value})[name] for value in listed]
     if len(set(checked)) < len(checked):
         raise InputError(f"the sweep of {name} = {show(checked)} is not allowed; allowed: each value once")
     return checked

@@ -124,7 +124,7 @@ def parse_seeds(text: str) -> list[int]:
             raise InputError(f"seeds {text!r} are not allowed; the range {part.strip()} runs backwards")
         if int(last or first) > MAX_SEED:
             raise InputError(f"seed = {last or first} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
-        if int(last or first) - int(first) >= MAX_SEEDS:
+        if len(seeds) + int(last or first) - int(first) >= MAX_SEEDS:
             raise InputError(f"seeds {text!r} are too many; allowed: up to {MAX_SEEDS:,}")
         seeds += range(int(first), int(last or first) + 1)
     return check_seeds(seeds)
