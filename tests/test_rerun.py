@@ -94,7 +94,7 @@ def test_diagnostics_of_every_step(again: Rerun) -> None:
     assert told[:3].select(same.all()).item()  # the proposal starts as a copy, and learning starts at step 3
     unclipped = told.filter((pl.col("step") > 3) & pl.col("actor_deviation").is_between(0.0011, 999))
     assert unclipped.height > 100
-    assert not unclipped.select(same.any()).item()
+    assert unclipped.select(same.mean()).item() < 0.05  # they may meet
 
 
 def hidden_units(layers: Sequence[Linear], inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

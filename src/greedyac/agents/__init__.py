@@ -44,9 +44,8 @@ def make_agent(name: str, hypers: Mapping[str, object] | None = None) -> Agent:
 def check_hypers(name: str, hypers: Mapping[str, object]) -> dict[str, Any]:
     """These hyperparameters of an agent, each by itself known and in range."""
     agent = find_agent(name)
-    for hyper in hypers:
-        owners = [other for other in AGENTS if hyper in hypers_of(AGENTS[other])]
-        if owners and name not in owners:
+    for hyper in hypers.keys() - hypers_of(agent).keys():
+        if owners := [other for other in AGENTS if hyper in hypers_of(AGENTS[other])]:
             allowed = ", ".join(hypers_of(agent)) or "no hyperparameters"
             raise InputError(f"{hyper} is a hyperparameter of {', '.join(owners)}; allowed for {name}: {allowed}")
     return check_values(agent, f"hyperparameter of {name}", hypers)
