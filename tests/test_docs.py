@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from greedyac.study.spec import parse_study
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -20,6 +22,7 @@ def shortened(code: str) -> str:
     code = re.sub(r"--seeds 0-9", "--seeds 0-1", code).replace("range(10)", "range(2)").replace("range(4)", "range(2)")
     code = re.sub(r"(greedyac train (?!.*--steps).*)", r"\1 --steps 300", code)
     code = re.sub(r"greedyac bench( --seconds \d+)?", "greedyac bench vanilla-ac --seconds 1 --lanes 2", code)
+    code = re.sub(r"greedyac sweep \S+", "greedyac sweep study.toml", code)
     return code.replace("make demo", "greedyac demo --steps 300 --seeds 0-1")
 
 
@@ -29,8 +32,19 @@ def commands(code: str) -> list[str]:
     return [line for line in lines if line and line != "make test"]
 
 
+STUDY = """
+name = "short"
+steps = 300
+seeds = "0-2"
+[[cells]]
+agents = ["random"]
+envs = ["Pendulum-CA"]
+"""
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_block_runs(document: Path, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY)  # in place of every study that is swept
     for language, block in BLOCK.findall(document.read_text()):
         code = shortened(block)
         for command in commands(code) if language == "bash" else [code]:
@@ -44,6 +58,12 @@ def test_every_block_runs(document: Path, tmp_path: Path) -> None:
 def test_every_relative_link_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(((?!https?:)[^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), target
+
+
+def test_the_study_in_the_docs_is_one() -> None:
+    [block] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs/studies.md").read_text(), re.MULTILINE | re.DOTALL)
+    study = parse_study(block)
+    assert (study.name, len(study.runs()), study.tuning_seeds) == ("pendulum-example", 240, tuple(range(10)))
 
 
 def test_code_blocks_are_found() -> None:

@@ -1,15 +1,25 @@
 """Progress: a bar on a terminal, plain lines elsewhere, both on standard error."""
 
 import time
+from collections.abc import Iterator
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from greedyac.training.train import Progress as Training
 
 SECONDS_BETWEEN_LINES = 10.0
+
+
+class _Bar(Progress):
+    """A bar with a line of words below it."""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        yield from (Text(task.fields["text"]) for task in self.tasks)
 
 
 class ProgressReport:
@@ -18,14 +28,13 @@ class ProgressReport:
     def __init__(self, label: str):
         self._console = Console(stderr=True, highlight=False)
         self._label = escape(label)
-        self._bar: Progress | None = None
+        self._bar: _Bar | None = None
         self._line_at = time.monotonic()
         if self._console.is_terminal:
-            self._bar = Progress(
+            self._bar = _Bar(
                 TextColumn("{task.description}"),
-                BarColumn(bar_width=20),
+                BarColumn(bar_width=30),
                 TextColumn("{task.percentage:3.0f} %"),
-                TextColumn("{task.fields[text]}"),
                 TimeElapsedColumn(),
                 console=self._console,
             )
@@ -64,7 +73,7 @@ def speed(rate: float | None, seconds_left: float | None) -> str:
     """Run-steps per second and the time that is left, or that nothing is known yet."""
     if rate is None or seconds_left is None:
         return "compiling …"
-    return f"{rate:,.0f} run-steps/s" + (f", {duration(seconds_left)} left" if seconds_left else "")
+    return f"{rate:,.0f} run-steps/s" + (f", {duration(seconds_left)} left" if seconds_left >= 1 else "")
 
 
 def duration(seconds: float) -> str:

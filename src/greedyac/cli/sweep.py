@@ -105,11 +105,13 @@ def _sweep(plan: "Plan", store: Any, options: Any) -> int:
 
 def _outline(plan: "Plan") -> str:
     held = plan.held.total()
-    todo = f"{plan.missing:,} to run: {_count(len(plan.programs), 'program')}, {_count(len(plan.chunks), 'chunk')}"
-    return (
-        f"study {plan.study.name}: {_count(held + plan.missing, 'run')}, {held:,} in the store, {todo}, "
-        f"{_count(plan.workers, 'worker')}"
+    runs = (
+        f"study {plan.study.name}: {_count(held + plan.missing, 'run')}, {held:,} in the store, {plan.missing:,} to run"
     )
+    if not plan.missing:
+        return runs
+    work = (len(plan.programs), "program"), (len(plan.chunks), "chunk"), (plan.workers, "worker")
+    return f"{runs}\n{', '.join(_count(number, noun) for number, noun in work)}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -118,7 +120,7 @@ def _count(number: int, noun: str) -> str:
 
 def _words(progress: "Progress") -> str:
     finished = progress.done + progress.diverged
-    runs = f"{finished:,} of {progress.runs:,} runs done ({progress.diverged:,} diverged), {progress.failed:,} failed"
+    runs = f"{finished:,} of {progress.runs:,} runs done, {progress.diverged:,} diverged, {progress.failed:,} failed"
     return f"{runs}, {speed(progress.rate, progress.seconds_left)}"
 
 
