@@ -76,7 +76,7 @@ class Store:
         """The store in a folder, or one that could be made there; nothing is written."""
         store = cls(folder)
         try:
-            if not store._is_there() and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            if not store._is_there() and folder.exists() and (not folder.is_dir() or store._holds_other_things()):
                 known = "holds other things and no store; allowed: a store, or a new folder"
                 raise InputError(f"the folder {str(folder)!r} {known}")
         except OSError as error:
@@ -88,6 +88,11 @@ class Store:
             return self.chunks.is_dir() and self.studies.is_dir()
         except OSError:  # as for a name that is too long
             return False
+
+    def _holds_other_things(self) -> bool:
+        """Whether the folder, which is no store, has more in it than what a store begins with."""
+        parts = (self.chunks, self.studies, self.failed)
+        return any(path not in parts or not path.is_dir() or any(path.iterdir()) for path in self.folder.iterdir())
 
     @classmethod
     def create(cls, folder: Path) -> "Store":
