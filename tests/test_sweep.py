@@ -346,3 +346,71 @@ def test_a_file_system_without_hard_links_is_told_once(
     code, _, complaints = sweeps.run(study, tmp_path / "store", faults=faults)
     assert (code, complaints) == (0, ["this file system has no hard links: files are renamed into place"])
     assert numbers(tmp_path / "store").equals(whole)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (
+            ["paper/per-evn"],
+            "unknown study 'paper/per-evn' (did you mean 'paper/per-env'?); allowed: paper/",
+        ),
+        (["none.toml"], "study 'none.toml': it can't be read: No such file or directory"),
+        (
+            ["bad.toml"],
+            "study 'bad.toml': unknown key 'stpes' (did you mean 'steps'?); allowed: name, steps,",
+        ),
+        (["good.toml", "--shard", "4/3"], "--shard '4/3' is not allowed; allowed: I/N with 1 ≤ I ≤ N"),
+        (["good.toml", "--shard", "0/3"], "--shard '0/3' is not allowed; allowed: I/N with 1 ≤ I ≤ N"),
+        (["good.toml", "--shard", "1"], "--shard '1' is not allowed; allowed: I/N with 1 ≤ I ≤ N"),
+        (["good.toml", "--workers", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),
+        (["good.toml", "--chunk-minutes", "0"], "'0' is not allowed; allowed: > 0"),
+        (["good.toml", "--json"], "--json is not allowed here; allowed: together with --dry-run"),
+        (["good.toml", "--retry"], "unknown option '--retry' (did you mean '--retry-failed'?)"),
+        (
+            ["good.toml", "--store", "taken"],
+            "the folder 'taken' holds other things and no store; allowed: a store,",
+        ),
+        (["good.toml", "--store", "taken/file"], "the folder 'taken/file' holds other things and no store"),
+        (["good.toml", "--store", ""], "'' is not allowed; allowed: the path of a folder"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    options: list[str],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").write_text("mine")
+    (tmp_path / "bad.toml").write_text(STUDY.format(steps=10, seeds="0").replace("steps", "stpes"))
+    write_study(tmp_path / "good.toml")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["sweep", *options, *([] if "--store" in options else ["--store", "new"])]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert complaint in line
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(
+    filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    longer, before = write_study(tmp_path / "walks.toml", seeds="0-59"), chunks(filled)
+    assert main(["sweep", str(longer), "--store", str(filled), "--dry-run", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    [probe] = [probe for probe in told["probes"] if probe["env"] == "Pendulum-CA"]
+    assert probe["run_steps_per_second"] > 1000
+    assert told["runs"] == {"planned": 120, "new": 40, "held": 80}
+    assert (told["programs"], told["study"], told["workers"] > 0) == (2, "walks", True)
+    assert 0 < told["seconds"] < 60
+    assert told["bytes"] > 400e6
+    assert chunks(filled) == before
+    new = tmp_path / "new"
+    assert main(["sweep", str(longer), "--store", str(new), "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "study walks: 120 runs, 0 in the store, 120 to run\n2 programs, " in printed
+    assert "memory: 0." in printed
+    assert "time on this machine: about " in printed
+    assert not new.exists()

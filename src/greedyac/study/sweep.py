@@ -203,7 +203,7 @@ def estimate(plan: Plan, on_probe: Callable[[Case], None]) -> Estimate:
     """
     parts: dict[tuple[str, type], list[Chunk]] = {}
     for chunk in plan.chunks:
-        parts.setdefault((chunk.case.agent, type(chunk.case.world.spaces.action)), []).append(chunk)
+        parts.setdefault(_part(chunk), []).append(chunk)
     work = Counter({part: sum(map(_nominal_seconds, chunks)) for part, chunks in parts.items()})
     probes, slowness = [], {}
     for part, _ in work.most_common(PROBES):
@@ -215,9 +215,14 @@ def estimate(plan: Plan, on_probe: Callable[[Case], None]) -> Estimate:
     if not probes:
         return Estimate(0.0, [])
     typical = sum(slowness.values()) / len(slowness)
-    training = sum(amount * slowness.get(part, typical) for part, amount in work.items()) / plan.workers
+    each = [_nominal_seconds(chunk) * slowness.get(_part(chunk), typical) for chunk in plan.chunks]
+    training = max(sum(each) / plan.workers, *each)
     compilation = sum(probe.speed.compile_seconds for probe in probes) / len(probes)
     return Estimate(training + compilation * max(1.0, len(plan.programs) / plan.workers), probes)
+
+
+def _part(chunk: Chunk) -> tuple[str, type]:
+    return chunk.case.agent, type(chunk.case.world.spaces.action)
 
 
 def _nominal_seconds(chunk: Chunk) -> float:
