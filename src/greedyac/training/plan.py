@@ -21,7 +21,7 @@ MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them outgrow the core's cache."""
 MAX_RUNS = 64
 """Runs in one chunk, however short they are."""
-WORKER_BYTES = 400e6
+WORKER_BYTES = 600e6
 """Memory of a worker process before it has any lanes."""
 
 
