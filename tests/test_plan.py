@@ -4,12 +4,12 @@ import itertools
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import jax
 import pytest
 
-from greedyac.agents import make_agent
+from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
 from greedyac.cli.progress import duration
 from greedyac.envs import make_env
 from greedyac.errors import InputError
@@ -19,6 +19,7 @@ from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
 from greedyac.training import plan
+from greedyac.training.bench import Speed
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, operations
 from greedyac.training.loop import Lanes
@@ -99,6 +100,27 @@ def test_short_runs_make_chunks_of_64_and_long_ones_narrow_chunks() -> None:
     assert {(len(chunk.runs), chunk.width) for chunk in long} == {(4, 4)}
 
 
+def test_large_layers_are_trained_two_at_a_time_so_that_their_bits_are_always_the_same() -> None:
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"batch_size": 128}, 8),
+        ({"batch_size": 129}, 2),
+        ({"hidden": (512,)}, 2),
+    ]
+    for hypers, width in cases:
+        for seeds in (16, 5):
+            chunks = plan_chunks(runs_of("sac", "Pendulum-CA", 1000, seeds, **hypers), 1, Path(), CHUNK_SECONDS)
+            assert {chunk.width for chunk in chunks} == {min(width, seeds)}
+
+
+def test_an_agent_that_nobody_has_counted_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mine(VanillaAC):
+        name: ClassVar[str] = "mine"
+
+    monkeypatch.setitem(AGENTS, "mine", cast(type[Agent], Mine))
+    chunks = plan_chunks(runs_of("mine", "Pendulum-CA", 1000, 4), 2, Path(), CHUNK_SECONDS)
+    assert sum(len(chunk.runs) for chunk in chunks) == 4
+
+
 def test_lanes_that_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_of("greedy-ac", "Pendulum-CA", 100_000, 16, replay_capacity=10_000_000)
     lane = lane_bytes(runs[0].case.program)
@@ -147,13 +169,49 @@ def test_progress_counts_steps_runs_and_setbacks(monkeypatch: pytest.MonkeyPatch
     clock[0] = 12.0
     meter.add_steps(chunk, 100)
     assert tuple(meter.progress()) == pytest.approx((4, 0, 0, 0, 0.25, 50.0, 6.0))
-    meter.add_steps(chunk, -100)  # its worker died
-    assert meter.progress().share == pytest.approx(0.0)
+    meter.lose_steps(chunk)  # its worker died
+    assert meter.progress().share == 0.0
     clock[0] = 20.0
     meter.add_steps(chunk, 400)
     assert meter.progress().share == 0.999  # trained, not yet published
-    meter.add_runs(done=3, diverged=1)
+    meter.end(chunk, done=3, diverged=1)
     assert meter.progress()[:5] == (4, 3, 1, 0, 1.0)
+    assert meter.progress().seconds_left == 0
+
+
+def test_work_that_ends_without_training_is_not_waited_for(tmp_path: Path) -> None:
+    study = load_study("paper/per-env-small")
+    made = make_plan(study, Store.planned(tmp_path / "store"), 2)
+    meter = sweep._Meter(made)
+    for chunk in made.chunks[:-1]:  # as if somebody else had published them, or they had failed
+        meter.add_steps(chunk, 0)
+        meter.end(chunk, done=len(chunk.runs))
+    last = made.chunks[-1]
+    meter.add_steps(last, len(last.runs) * last.case.steps // 2)
+    left = nominal_seconds(last.case) * len(last.runs) / 2
+    work = sum(nominal_seconds(chunk.case) * len(chunk.runs) for chunk in made.chunks)
+    assert meter.progress().share == pytest.approx(1 - left / work)
+
+
+def test_time_is_estimated_by_the_schedule_of_the_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def measure(case: Case, workers: int, lanes: int, seconds: float) -> Speed:
+        asked.append((workers, lanes))
+        return Speed(workers * case.steps / nominal_seconds(case) / 2, compile_seconds=7.0)  # half as fast as nominal
+
+    monkeypatch.setattr(sweep, "measure", measure)
+    cell = '[[cells]]\nagents = ["greedy-ac"]\nenvs = ["Pendulum-CA"]'
+    study = parse_study(f'name = "x"\nsteps = 100_000\nseeds = "0-2"\n{cell}')
+    made = make_plan(study, Store.planned(tmp_path / "store"), 8)
+    told = sweep.estimate(made, lambda case: None)
+    # Three runs for eight workers: one chunk of two lanes, and one that is padded to two.
+    assert [len(chunk.runs) for chunk in made.chunks] == [2, 1]
+    assert asked == [(2, 2)]
+    assert told.seconds == pytest.approx(2 * 2 * nominal_seconds(made.chunks[0].case) + 7.0)
+    many = make_plan(load_study("paper/sweep-ca"), Store.planned(tmp_path / "store"), 2)
+    work = sum(nominal_seconds(chunk.case) * len(chunk.runs) for chunk in many.chunks)
+    assert sweep.estimate(many, lambda case: None).seconds == pytest.approx(2 * work / 2 + 7 * 4.5, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,6 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "flipped": (flip, "does not match its checksum"),
     "renamed": (lambda path: path.rename(path.with_name("a.parquet")), "does not match its checksum"),
     "unsealed": (lambda path: path.write_bytes(parquet(read_rows([path]))), "does not match its checksum"),
-    "other columns": (other_columns, "has other columns than a store of this version"),
 }
 
 
@@ -171,6 +170,28 @@ def test_failed_runs_are_rows_until_they_are_done(store: Store) -> None:
     assert (last["seed"], last["agent"], last["env"], last["steps"]) == (6, "random", "Pendulum-CA", 1000)
     assert store.statuses() == {**dict.fromkeys(IDS[:6], "done"), **dict.fromkeys(IDS[6:8], "failed")}
     assert store.verify() == []
+
+
+def unreadable(path: Path) -> None:
+    """Reading it fails, as on a disk or a network with trouble: a loop of links does so even for root."""
+    path.rename(path.with_name(".true"))
+    path.symlink_to(path.name)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [(other_columns, "written by another version of greedyac"), (unreadable, "can't be read: Too many levels of symb")],
+)
+def test_what_may_be_good_elsewhere_or_later_stops_a_sweep_and_is_not_moved(
+    store: Store, spoil: Callable[[Path], object], complaint: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    spoil(chunk_file(store, RUNS[:4]))
+    before = sorted(store.folder.rglob("*"))
+    (study := tmp_path / "study.toml").write_text(STUDY.format("0-7"))
+    assert main(["sweep", str(study), "--store", str(store.folder)]) == 2
+    assert complaint in capsys.readouterr().err
+    assert sorted(store.folder.rglob("*")) == before
+    assert main(["store", "verify", str(store.folder)]) == 1
 
 
 @pytest.mark.parametrize("kind", DAMAGE)

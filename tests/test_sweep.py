@@ -16,8 +16,10 @@ import pytest
 from processes import PATIENCE, PROGRAM, alive, children, wait_for
 
 from greedyac.cli import main
-from greedyac.study.spec import parse_study
+from greedyac.study.spec import load_study, parse_study
 from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.study.sweep import Estimate, Probe, make_plan
+from greedyac.training.bench import Speed
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 
@@ -278,7 +280,11 @@ def test_damaged_files_are_set_aside_and_their_runs_run_again(
     ("deed", "error"),
     [
         ("os.kill(os.getpid(), 9)", "a worker process died (signal 9)"),
-        ("raise RuntimeError('no luck')", "a worker could not train its runs: RuntimeError: no luck"),
+        pytest.param(
+            "raise RuntimeError('no luck')",
+            "a worker could not train its runs: RuntimeError: no luck",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_chunk_that_always_fails_is_recorded_and_the_rest_goes_on(
@@ -407,10 +413,20 @@ def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(
     assert 0 < told["seconds"] < 60
     assert told["bytes"] > 400e6
     assert chunks(filled) == before
-    new = tmp_path / "new"
-    assert main(["sweep", str(longer), "--store", str(new), "--dry-run"]) == 0
-    printed = capsys.readouterr().out
-    assert "study walks: 120 runs, 0 in the store, 120 to run\n2 programs, " in printed
-    assert "memory: 0." in printed
-    assert "time on this machine: about " in printed
-    assert not new.exists()
+
+
+def test_a_dry_run_in_words(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = make_plan(load_study(str(study)), Store.planned(tmp_path / "new"), 3)
+    probe = Probe(made.chunks[0].case, Speed(1234.5, 6.7))
+    monkeypatch.setattr("greedyac.study.sweep.estimate", lambda plan, on_probe: Estimate(7000.0, [probe]))
+    assert main(["sweep", str(study), "--store", str(tmp_path / "new"), "--dry-run", "--workers", "3"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "study walks: 80 runs, 0 in the store, 80 to run",
+        f"2 programs, {len(made.chunks)} chunks, 3 workers",
+        "memory: 1.8 GB",
+        "random on Pendulum-CA: 1,234 run-steps/s, compiled in 7 s",
+        "time on this machine: about 1 h 57 min",
+    ]
+    assert not (tmp_path / "new").exists()

@@ -64,6 +64,9 @@ class ClippedGaussian(NamedTuple):
 _NODES, _WEIGHTS = (numbers.astype(np.float32) for numbers in np.polynomial.hermite_e.hermegauss(64))
 _WEIGHTS /= math.sqrt(2 * math.pi)
 """The mean of a function of a standard normal is about Σ weight · f(node)."""
+_GRID = np.linspace(-10, 10, 201, dtype=np.float32)
+_NEAR = 0.1 * np.log1p(np.exp(-2 * np.abs(_GRID)))
+"""log(1 − tanh² u) = log 4 − 2 |u| − 2 log(1 + exp(−2 |u|)): the last part on a grid, times its step."""
 
 
 class SquashedGaussian(NamedTuple):
@@ -94,11 +97,21 @@ class SquashedGaussian(NamedTuple):
         return self._squashed(unsquashed), (_log_density(noise, self.log_std) - correction).sum(-1)
 
     def entropy(self) -> Array:
-        """`[batch]`: that of the Gaussian, and the mean of the squashing's log-slope by Gauss–Hermite quadrature."""
-        unsquashed = self.mean[..., None] + jnp.exp(self.log_std)[..., None] * _NODES
-        log_slope = math.log(4.0) - 2 * unsquashed - 2 * jax.nn.softplus(-2 * unsquashed)  # log(1 − tanh²)
+        """`[batch]`: that of the Gaussian, and the mean of the squashing's log-slope, log(1 − tanh²).
+
+        That mean by Gauss–Hermite quadrature or, where the Gaussian is too wide for it, as log 4 − 2 E|u| and a
+        correction near 0.
+        """
+        mean, std = self.mean[..., None], jnp.exp(self.log_std)[..., None]
+        unsquashed = mean + std * _NODES
+        narrow = ((math.log(4.0) - 2 * unsquashed - 2 * jax.nn.softplus(-2 * unsquashed)) * _WEIGHTS).sum(-1)
+        size = std * math.sqrt(2 / math.pi) * jnp.exp(-0.5 * (mean / std) ** 2) + mean * jax.scipy.special.erf(
+            mean / std / math.sqrt(2.0)
+        )
+        near = (jnp.exp(_log_density((jnp.asarray(_GRID) - mean) / std, jnp.log(std))) * _NEAR).sum(-1)
+        log_slope = jnp.where(std[..., 0] < 1, narrow, math.log(4.0) - 2 * size[..., 0] - 2 * near)
         per_dimension = 0.5 * math.log(2 * math.pi * math.e) + self.log_std + jnp.log((self.high - self.low) / 2)
-        return (per_dimension + (log_slope * _WEIGHTS).sum(-1)).sum(-1)
+        return (per_dimension + log_slope).sum(-1)
 
     def mode(self) -> Array:
         """The squashed mean: the median, and what the policy does without noise."""

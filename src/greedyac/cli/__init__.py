@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
-        print("greedyac: stopped; nothing was written", file=sys.stderr)
+        print("greedyac: stopped", file=sys.stderr)
         return 130
 
 

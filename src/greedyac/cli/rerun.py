@@ -1,5 +1,6 @@
 """`greedyac rerun`: one run of a store again, alone, with diagnostics of every step."""
 
+import os
 import sys
 from typing import Any
 
@@ -15,6 +16,8 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Run it, write the diagnostics, and say whether the numbers are the same."""
+    os.environ["PJRT_NPROC"] = "1"  # as in a worker: the bits of large networks can depend on the number of threads
+
     from greedyac.study.rerun import find_row, rerun, run_of, write_diagnostics
     from greedyac.study.store import Store
 

@@ -19,6 +19,7 @@ from greedyac.study.spec import Study, parse_study
 from greedyac.training.chunk import Chunk
 from greedyac.training.files import (
     DamagedError,
+    OtherVersionError,
     chunk_id,
     left_behind,
     publish_rows,
@@ -42,6 +43,8 @@ class Fault(NamedTuple):
 
     path: Path
     problem: str
+    proven: bool = True
+    """Whether it is damaged or foreign beyond doubt, and not just unreadable here and now."""
 
     def __str__(self) -> str:
         return f"{self.path.parent.name}/{self.path.name} {self.problem}"
@@ -179,6 +182,9 @@ class Store:
         studies = [fault for path in _visible(self.studies) if (fault := _changed_text(path))]
         found = [*self._read_chunks(["run_id"])[2], *self._failures()[1], *studies, *self._left_behind()]
         for fault in found:
+            if not fault.proven:
+                raise InputError(f"the store {str(self.folder)!r} can't be used: {fault}")
+        for fault in found:
             self.aside.mkdir(exist_ok=True)
             target, number = self.aside / fault.path.name.lstrip("."), 1
             while target.exists():
@@ -248,10 +254,17 @@ def _read_files(paths: list[Path], columns: list[str] | None) -> dict[Path, pl.D
             return {paths[0]: Fault(paths[0], "is a link to nowhere")}
     except (DamagedError, OSError) as error:
         if len(paths) == 1:
-            told = str(error) if isinstance(error, DamagedError) else f"can't be read: {error.strerror}"
-            return {paths[0]: Fault(paths[0], told)}
+            return {paths[0]: _fault(paths[0], error)}
     half = len(paths) // 2
     return _read_files(paths[:half], columns) | _read_files(paths[half:], columns)
+
+
+def _fault(path: Path, error: DamagedError | OSError) -> Fault:
+    if isinstance(error, IsADirectoryError):
+        return Fault(path, "is a folder")
+    if isinstance(error, OSError):
+        return Fault(path, f"can't be read: {error.strerror}", proven=False)
+    return Fault(path, str(error), proven=not isinstance(error, OtherVersionError))
 
 
 def _visible(folder: Path) -> list[Path]:

@@ -1,6 +1,8 @@
 """Sweep: run what a study asks for and the store does not hold yet."""
 
 import contextlib
+import heapq
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -121,15 +123,15 @@ def run_plan(
             if event["event"] == "steps":
                 meter.add_steps(chunk, event["steps"])
             elif event["event"] == "done":
-                meter.add_runs(diverged=event["diverged"], done=event["runs"] - event["diverged"])
+                meter.end(chunk, diverged=event["diverged"], done=event["runs"] - event["diverged"])
                 if not event["links"]:
                     meter.say_once(on_message, "this file system has no hard links: files are renamed into place")
             elif event["event"] in ("lost", "failed"):
-                meter.add_steps(chunk, -event["steps"])
+                meter.lose_steps(chunk)
                 on_message(f"chunk {chunk.chunk_id} ({_about(chunk)}): {event['error']}; {_then(event['event'])}")
                 if event["event"] == "failed":
                     store.record_failure(chunk, event["error"], event["attempts"])
-                    meter.add_runs(failed=len(chunk.runs))
+                    meter.end(chunk, failed=len(chunk.runs))
             on_progress(meter.progress())
     return meter.progress()
 
@@ -149,7 +151,7 @@ class _Meter:
         self._counts = Counter(plan.held)
         self._runs = plan.held.total() + plan.missing
         self._work = sum(map(_nominal_seconds, plan.chunks))
-        self._worked = 0.0
+        self._ended, self._steps = 0.0, Counter[Chunk]()
         self._began: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
         self._said: set[str] = set()
@@ -157,12 +159,18 @@ class _Meter:
     def add_steps(self, chunk: Chunk, steps: int) -> None:
         now = time.monotonic()
         self._began = self._began or now
-        self._worked += steps * nominal_seconds(chunk.case) / chunk.case.steps
+        self._steps[chunk] += steps
         self._recent.append((now, steps))
         while now - self._recent[0][0] > RATE_SECONDS:
             self._recent.popleft()
 
-    def add_runs(self, **counts: int) -> None:
+    def lose_steps(self, chunk: Chunk) -> None:
+        del self._steps[chunk]
+
+    def end(self, chunk: Chunk, **counts: int) -> None:
+        """Count a chunk as worked off, however that came about."""
+        self._ended += _nominal_seconds(chunk)
+        del self._steps[chunk]
         self._counts.update(counts)
 
     def say_once(self, on_message: Callable[[str], None], message: str) -> None:
@@ -173,11 +181,13 @@ class _Meter:
     def progress(self) -> Progress:
         rate = left = None
         now = time.monotonic()
-        if self._began is not None and self._worked > 0 and now > self._began:
-            rate = max(0.0, sum(steps for _, steps in self._recent) / min(RATE_SECONDS, now - self._began))
-            left = max(0.0, (self._work - self._worked) * (now - self._began) / self._worked)
+        under_way = (steps * nominal_seconds(chunk.case) / chunk.case.steps for chunk, steps in self._steps.items())
+        worked = self._ended + sum(under_way)
+        if self._began is not None and worked > 0 and now > self._began:
+            rate = sum(steps for _, steps in self._recent) / min(RATE_SECONDS, now - self._began)
+            left = max(0.0, (self._work - worked) * (now - self._began) / worked)
         settled = self._counts.total() == self._runs
-        share = 1.0 if settled else min(0.999, self._worked / self._work)  # trained is not yet published
+        share = 1.0 if settled else min(0.999, worked / self._work)  # trained is not yet published
         counts = {status: self._counts[status] for status in ("done", "diverged", "failed")}
         return Progress(runs=self._runs, **counts, share=share, rate=rate, seconds_left=left)
 
@@ -206,19 +216,23 @@ def estimate(plan: Plan, on_probe: Callable[[Case], None]) -> Estimate:
         parts.setdefault(_part(chunk), []).append(chunk)
     work = Counter({part: sum(map(_nominal_seconds, chunks)) for part, chunks in parts.items()})
     probes, slowness = [], {}
+    workers = min(plan.workers, len(plan.chunks))
     for part, _ in work.most_common(PROBES):
         chunk = parts[part][0]
         on_probe(chunk.case)
-        probes.append(Probe(chunk.case, measure(chunk.case, plan.workers, chunk.width, PROBE_SECONDS)))
-        nominal_rate = plan.workers * chunk.case.steps / nominal_seconds(chunk.case)
+        probes.append(Probe(chunk.case, measure(chunk.case, workers, chunk.width, PROBE_SECONDS)))
+        nominal_rate = workers * chunk.case.steps / nominal_seconds(chunk.case)
         slowness[part] = nominal_rate / probes[-1].speed.run_steps_per_second
     if not probes:
         return Estimate(0.0, [])
     typical = sum(slowness.values()) / len(slowness)
-    each = [_nominal_seconds(chunk) * slowness.get(_part(chunk), typical) for chunk in plan.chunks]
-    training = max(sum(each) / plan.workers, *each)
+    ends = [0.0] * workers
+    for chunk in plan.chunks:
+        lanes = chunk.width * math.ceil(len(chunk.runs) / chunk.width)  # padding takes its time, too
+        seconds = lanes * nominal_seconds(chunk.case) * slowness.get(_part(chunk), typical)
+        heapq.heapreplace(ends, ends[0] + seconds)
     compilation = sum(probe.speed.compile_seconds for probe in probes) / len(probes)
-    return Estimate(training + compilation * max(1.0, len(plan.programs) / plan.workers), probes)
+    return Estimate(max(ends) + compilation * max(1.0, len(plan.programs) / workers), probes)
 
 
 def _part(chunk: Chunk) -> tuple[str, type]:

@@ -18,7 +18,7 @@ from greedyac.training.rows import SCHEMA, make_row
 from greedyac.training.runs import Case, Run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Chunk:
     """Runs of one program and length, trained `width` lanes at a time; their rows go to one file in `folder`.
 

@@ -25,6 +25,8 @@ PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
 }
 """Forward passes of a whole batch through one network that one update takes in the plain algorithm, apart from those
 that value sampled continuous actions."""
+OTHER_PASSES = PASSES["vanilla-ac"]
+"""Of an agent that is not listed: an actor and a critic."""
 
 UPDATE_SECONDS, STEP_SECONDS, OPERATIONS_PER_SECOND = 32e-6, 5e-6, 60e9
 """Of one lane on one core of the machine on which the defaults were measured; they decide how runs are cut into chunks,
@@ -40,12 +42,12 @@ def operations(agent: Agent, spaces: Spaces) -> int:
         return 0
     features, action = spaces.observation.size, spaces.action
     if isinstance(action, Box):
-        (policy_passes, critic_passes), _ = PASSES[agent.name]
+        (policy_passes, critic_passes), _ = PASSES.get(agent.name, OTHER_PASSES)
         critic_passes += _sampled_actions(agent)
         policy = _dense(features, *agent.hidden, 2 * action.size)
         critic = _dense(features + action.size, *agent.hidden, 1)
     else:
-        _, (policy_passes, critic_passes) = PASSES[agent.name]
+        _, (policy_passes, critic_passes) = PASSES.get(agent.name, OTHER_PASSES)
         policy = critic = _dense(features, *agent.hidden, action.count)
     return policy + agent.batch_size * (policy_passes * policy + critic_passes * critic)
 

@@ -34,6 +34,10 @@ class DamagedError(Exception):
     """A file that is not what it should be; the message says how."""
 
 
+class OtherVersionError(DamagedError):
+    """A file that is whole, but of another version."""
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file so that its name shows the old content or the new, never a part."""
     with _written(path, content) as temporary:
@@ -98,7 +102,7 @@ def left_behind(path: Path) -> bool:
     if named is None:
         return False
     process, host = int(named[1]), named[2]
-    if host != socket.gethostname():
+    if host != socket.gethostname() or os.name == "nt":  # where asking for a process would end it
         with suppress(FileNotFoundError):
             return time.time() - path.stat().st_mtime > _STALE_SECONDS
         return False
@@ -138,7 +142,7 @@ def read_rows(paths: Iterable[Path], columns: list[str] | None = None) -> pl.Dat
     """The rows of published files, or some columns of them, in order; `DamagedError` if one is not whole."""
     contents = [unseal(path.name, path.read_bytes()) for path in paths]
     if any(list(_schema(content).items()) != list(SCHEMA.items()) for content in contents):
-        raise DamagedError("has other columns than a store of this version")
+        raise OtherVersionError("has other columns: it was written by another version of greedyac")
     if not contents:
         return pl.DataFrame(schema=SCHEMA).select(columns or SCHEMA.names())
     return pl.read_parquet(contents, columns=columns)

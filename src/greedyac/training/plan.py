@@ -19,8 +19,11 @@ from greedyac.training.runs import Case, Run, check_steps
 
 MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them outgrow the core's cache."""
-MAX_RUNS = 64
-"""Runs in one chunk, however short they are."""
+MAX_WIDE_LAYER = 128 * 64
+"""Batch × units up to which runs were found to have the same bits at every width. With larger layers XLA rounds
+differently at different widths, so such runs are always trained at the narrowest."""
+MAX_RUNS_IN_CHUNK = 64
+"""However short they are."""
 WORKER_BYTES = 600e6
 """Memory of a worker process before it has any lanes."""
 
@@ -88,9 +91,9 @@ def plan_chunks(
     sharing = math.ceil(workers / max(len(programs), 1))  # workers for each program
     chunks: list[tuple[float, Chunk]] = []
     for key, members in programs.items():
-        most = min(MAX_WIDTH, lanes_in_memory(members[0].case, workers))
+        most = min(widest(members[0].case.learner), lanes_in_memory(members[0].case, workers))
         if seconds:
-            most = min(most, max(MAX_WIDTH // 2, int(2 * seconds / costs[key])))  # a kill loses no more than that
+            most = min(most, max(MAX_WIDTH // 2, int(seconds / costs[key])))
         width, size = _lanes_and_runs(len(members), costs[key], most, sharing, min(seconds, share / 2))
         for first in range(0, len(members), size):
             part = members[first : first + size]
@@ -104,8 +107,14 @@ def _lanes_and_runs(runs: int, cost: float, most: int, workers: int, seconds: fl
     rounds = math.ceil(runs / (workers * most))  # of each worker
     width = max(math.ceil(runs / (workers * rounds)), MIN_WIDTH)
     rounds = math.ceil(runs / width)  # of all workers
-    fitting = max(1, min(int(seconds / (cost * width)), MAX_RUNS // width))
+    fitting = max(1, min(int(seconds / (cost * width)), MAX_RUNS_IN_CHUNK // width))
     return width, width * math.ceil(rounds / math.ceil(rounds / fitting))
+
+
+def widest(agent: Agent) -> int:
+    """How many lanes may advance side by side, so that a run's bits don't depend on it."""
+    units = max(getattr(agent, "hidden", (0,)))
+    return MAX_WIDTH if agent.batch_size * units <= MAX_WIDE_LAYER else MIN_WIDTH
 
 
 def lanes_in_memory(case: Case, workers: int) -> int:

@@ -1,6 +1,7 @@
 """The local engine: worker processes, one per core and pinned. Hands out chunks as JSON, passes on what they say."""
 
 import contextlib
+import errno
 import json
 import os
 import queue
@@ -26,6 +27,9 @@ Events = Generator[dict[str, Any], None, None]
 """
 
 
+_NO_USE_TO_TRY_AGAIN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM}
+
+
 def cores() -> list[int]:
     """The cores that this process may use; on systems without affinity as many −1 as there are cores."""
     if hasattr(os, "sched_getaffinity"):
@@ -47,20 +51,25 @@ class _Pool:
     """Workers, and the chunks that wait for them."""
 
     def __init__(self, chunks: Sequence[Chunk], workers: int, attempts: int):
-        self._attempts, self._tries, self._stillborn = attempts, Counter[str](), 0
+        self._attempts, self._tries = attempts, Counter[Chunk]()
+        self._stillborn = self._unwritten = 0  # in a row
         self._waiting: dict[Program, deque[tuple[int, Chunk]]] = defaultdict(deque)
         for rank, chunk in enumerate(chunks):
             self._waiting[chunk.case.program].append((rank, chunk))
         self._queue: _Queue = queue.SimpleQueue()
-        self._workers = [_Worker(core, self._queue) for core in _places(min(workers, len(chunks)))]
+        self._places = _places(min(workers, len(chunks)))
+        self._workers: list[_Worker] = []
 
     def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
         for worker in self._workers:
             worker.end()
 
     def events(self) -> Events:
-        for worker in self._workers:
-            self._employ(worker)
+        for core in self._places:
+            self._workers.append(_Worker(core, self._queue))
+            self._employ(self._workers[-1])
         while any(worker.chunk for worker in self._workers):
             try:
                 worker, event = self._queue.get(timeout=0.2)  # often: a wait without end can shut out Ctrl-C
@@ -70,43 +79,54 @@ class _Pool:
             if kind == "ready":
                 worker.ready, self._stillborn = True, 0
                 yield event | {"chunk": chunk}
-            elif kind == "unwritable":
-                raise WorkerError(f"a worker could not write its results: {event['error']}")
             elif kind == "steps":
                 worker.steps += event["steps"]
                 yield event | {"chunk": chunk}
             elif kind == "done":
+                self._unwritten = 0
                 yield event | {"chunk": chunk}
                 self._employ(worker)
-            elif chunk is None:
-                self._workers.remove(worker)  # it died with nothing to do
             else:
-                yield self._setback(worker, chunk, event)
-                self._employ(self._replaced(worker) if kind == "died" else worker)
+                if kind == "died":
+                    self._dismiss(worker)
+                if chunk is not None:
+                    yield self._setback(worker, chunk, event)
+                if kind != "died":
+                    self._employ(worker)
+                elif any(self._waiting.values()) and not (self._stillborn and self._workers):
+                    self._workers.append(_Worker(worker.core, self._queue))
+                    self._employ(self._workers[-1])
 
     def _setback(self, worker: "_Worker", chunk: Chunk, event: dict[str, Any]) -> dict[str, Any]:
-        """What to tell of a chunk whose worker `died` or `failed` to train it; it waits again, or for the last time."""
-        if event["event"] == "died":
+        """What to tell of a chunk whose worker died or could not train or publish it: it waits again, or has failed.
+
+        A worker that dies before it is ready, and a file that can't be written, are no fault of the chunk; but several
+        of them in a row, and nobody else at work, or a disk that is full, end it all.
+        """
+        kind = event["event"]
+        if kind == "died":
             error = f"a worker process died ({worker.ending()})"
+            self._stillborn += not worker.ready
+            if self._stillborn >= self._attempts and not self._workers:
+                raise WorkerError(error)
+        elif kind == "unwritable":
+            error = f"a worker could not write its results: {event['error']}"
+            self._unwritten += 1
+            if self._unwritten >= self._attempts or event["errno"] in _NO_USE_TO_TRY_AGAIN:
+                raise WorkerError(error)
         else:
             error = f"a worker could not train its runs: {event['error']}"
-        if worker.ready:
-            self._tries[chunk.chunk_id] += 1
-        else:  # before it could know of any chunk: that is nobody's fault, unless it goes on
-            self._stillborn += 1
-            if self._stillborn == self._attempts:
-                raise WorkerError(error)
         told = {"event": "lost", "chunk": chunk, "steps": worker.steps, "error": error}
-        if self._tries[chunk.chunk_id] == self._attempts:
-            return told | {"event": "failed", "attempts": self._attempts}
+        if kind == "failed" or (kind == "died" and worker.ready):
+            self._tries[chunk] += 1
+            if self._tries[chunk] == self._attempts:
+                return told | {"event": "failed", "attempts": self._attempts}
         self._waiting[chunk.case.program].appendleft((-1, chunk))
         return told
 
-    def _replaced(self, worker: "_Worker") -> "_Worker":
+    def _dismiss(self, worker: "_Worker") -> None:
         worker.end()
         self._workers.remove(worker)
-        self._workers.append(_Worker(worker.core, self._queue))
-        return self._workers[-1]
 
     def _employ(self, worker: "_Worker") -> None:
         """Give the worker its next chunk, if any: of a program that it has compiled, else of one that nobody has."""
@@ -162,13 +182,16 @@ class _Worker:
             for line in self._process.stdout:
                 events.put((self, json.loads(line)))
         except json.JSONDecodeError:
-            pass  # it was killed in the middle of a line
+            self.kill()  # it was, in the middle of a line, or it talks nonsense
         finally:
             events.put((self, {"event": "died"}))
 
     def ending(self) -> str:
         code = self._process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def end(self) -> None:
         with contextlib.suppress(BrokenPipeError), self._process:  # closes the pipes and waits

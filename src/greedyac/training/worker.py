@@ -32,7 +32,7 @@ def main() -> None:
         try:
             receipt = train_chunk(Chunk.from_json(chunks.get()), lambda steps: tell("steps", steps=steps))
         except OSError as error:
-            tell("unwritable", error=str(error))  # nothing is wrong with the runs
+            tell("unwritable", error=str(error), errno=error.errno)  # nothing is wrong with the runs
         except Exception as error:
             tell("failed", error=f"{type(error).__name__}: {error}")  # the parent decides what it means
         else:
