@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import jax
+import numpy as np
 import pytest
 
 from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
@@ -102,14 +103,27 @@ def test_short_runs_make_chunks_of_64_and_long_ones_narrow_chunks() -> None:
 
 def test_large_layers_are_trained_two_at_a_time_so_that_their_bits_are_always_the_same() -> None:
     cases: list[tuple[dict[str, Any], int]] = [
-        ({"batch_size": 128}, 8),
-        ({"batch_size": 129}, 2),
-        ({"hidden": (512,)}, 2),
+        ({"batch_size": 64}, 8),
+        ({"batch_size": 65}, 2),
+        ({"hidden": (64, 129)}, 2),
     ]
     for hypers, width in cases:
         for seeds in (16, 5):
             chunks = plan_chunks(runs_of("sac", "Pendulum-CA", 1000, seeds, **hypers), 1, Path(), CHUNK_SECONDS)
             assert {chunk.width for chunk in chunks} == {min(width, seeds)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", ["greedy-ac", "sac", "vanilla-ac"])
+def test_the_largest_layers_that_are_trained_wide_have_the_same_bits_at_every_width(agent: str) -> None:
+    case = Case(agent, "Acrobot-DA", 200, {"batch_size": 64, "replay_capacity": 500})
+    weights = []
+    for width in (2, 8):
+        lanes = Lanes([case.learner] * width, case.world, list(range(3, 3 + width)), case.steps)
+        lanes.advance(case.steps)
+        kept = jax.tree.leaves((lanes.state.agent.actor, lanes.state.agent.critic))
+        weights.append([np.asarray(leaf[0]) for leaf in kept])
+    assert all(np.array_equal(*pair) for pair in zip(*weights, strict=True))
 
 
 def test_an_agent_that_nobody_has_counted_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:

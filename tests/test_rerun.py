@@ -171,9 +171,21 @@ def test_not_comparable(
     assert f"not comparable with the store: {obstacle}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("run_id", ["", "abc", "zzzzzzzz", "no such run"])
+def test_a_run_by_its_beginning(store: Store) -> None:
+    run_ids = store.read().rows["run_id"].to_list()
+    first = [run_id[0] for run_id in run_ids]
+    for letter in set(first):
+        if first.count(letter) == 1:
+            assert find_row(store, letter.upper())["run_id"] == run_ids[first.index(letter)]
+        else:
+            with pytest.raises(
+                InputError, match=f"^run '{letter}' can't be found .*: {first.count(letter)} runs begin so"
+            ):
+                find_row(store, letter)
+
+
+@pytest.mark.parametrize("run_id", ["", "zzzzzzzz", "no such run"])
 def test_a_run_that_is_not_there(store: Store, run_id: str) -> None:
-    with pytest.raises(
-        InputError, match=f"run '{run_id}' is not in .* it is none of the 6 runs there; allowed: a run_id"
-    ):
+    known = "it is none of the 6 runs there; allowed: a run_id, such as [0-9a-f]{20}, or its beginning"
+    with pytest.raises(InputError, match=f"^run '{run_id}' can't be found in .*: {known}$"):
         find_row(store, run_id)

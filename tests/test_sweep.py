@@ -204,7 +204,7 @@ def test_ctrl_c(sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     [complaint] = [line for line in told.splitlines() if not line.startswith("walks  ")]
-    assert complaint.startswith("greedyac: stopped; published runs are kept, the same command goes on; greedyac status")
+    assert complaint == "greedyac: stopped; published runs are kept, the same command goes on"
     assert not any(map(alive, workers))
     kept = chunks(tmp_path / "store")
     assert 0 < len(kept) < 10
@@ -228,7 +228,9 @@ def test_two_supervisors_at_once(sweeps: Sweeps, study: Path, whole: pl.DataFram
 def test_shards_together_are_the_whole(sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path) -> None:
     parts = []
     for part in (1, 2, 3):
-        assert sweeps.run(study, tmp_path / str(part), "--shard", f"{part}/3")[0] == 0
+        code, printed, _ = sweeps.run(study, tmp_path / str(part), "--shard", f"{part}/3")
+        assert code == 0
+        assert printed.startswith(f"study walks, shard {part}/3: ")
         parts.append(numbers(tmp_path / str(part)))
     assert all(part.height > 10 for part in parts)
     assert pl.concat(parts).sort("run_id").equals(whole)
@@ -375,9 +377,9 @@ def test_a_file_system_without_hard_links_is_told_once(
         (["good.toml", "--retry"], "unknown option '--retry' (did you mean '--retry-failed'?)"),
         (
             ["good.toml", "--store", "taken"],
-            "the folder 'taken' holds other things and no store; allowed: a store,",
+            "'taken' holds other things and no store; allowed: a store,",
         ),
-        (["good.toml", "--store", "taken/file"], "the folder 'taken/file' holds other things and no store"),
+        (["good.toml", "--store", "taken/file"], "'taken/file' is no folder; allowed: a store, or a new folder"),
         (["good.toml", "--store", ""], "'' is not allowed; allowed: the path of a folder"),
     ],
 )

@@ -6,11 +6,12 @@ from typing import Any
 
 from greedyac.cli.parser import Parser, folder
 from greedyac.cli.progress import ProgressReport
+from greedyac.errors import InputError
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
-    parser.add_argument("run_id", metavar="RUN_ID", help="the run's id in the store, or its first letters")
+    parser.add_argument("run_id", metavar="RUN_ID", help="the run's id in the store, or enough of its first letters")
     parser.add_argument("--store", type=folder, required=True, metavar="DIR", help="folder that keeps the results")
 
 
@@ -24,7 +25,12 @@ def run(options: Any) -> int:
     store = Store.existing(options.store)
     row = find_row(store, options.run_id)
     case = run_of(row).case
+    if not os.access(store.folder, os.W_OK):
+        raise InputError(
+            f"the store {str(options.store)!r} can't be written, and keeps the diagnostics; allowed: a copy of it"
+        )
     print(f"{case.agent} on {case.env_label}, seed {row['seed']}, {case.steps:,} steps; in the store: {row['status']}")
+    print(f"hypers {row['hypers']}")
     with ProgressReport(f"run {row['run_id']}") as report:
         result = rerun(row, lambda steps: report.show(steps / case.steps, f"step {steps:,}"))
     path = write_diagnostics(store, result)

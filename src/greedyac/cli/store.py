@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from greedyac.cli.parser import Parser, folder
-from greedyac.errors import unknown
+from greedyac.errors import InputError, unknown
 
 ACTIONS = ("verify", "compact")
 
@@ -24,8 +24,11 @@ def run(options: Any) -> int:
         raise unknown("action", options.action, ACTIONS)
     store = Store.existing(Path(options.folder))
     if options.action == "compact":
-        before, after = store.compact()
-        print(f"{before} files of runs are now {after}")
+        try:
+            before, after = store.compact()
+        except PermissionError as error:
+            raise InputError(f"the store {str(options.folder)!r} can't be written: {error.strerror}") from None
+        print(f"files of runs: {before}, now {after}")
     faults = store.verify()
     for fault in faults:
         print(f"greedyac: {fault}", file=sys.stderr)

@@ -61,7 +61,8 @@ def run(options: Any) -> int:
     store = Store.planned(options.store) if options.dry_run else Store.create(options.store)
     if not options.dry_run:
         for fault in store.set_aside():
-            print(f"greedyac: {fault}; moved to {store.aside}/, its runs count as missing", file=sys.stderr)
+            missing = ", its runs count as missing" if fault.path.parent == store.chunks else ""
+            print(f"greedyac: {fault}; moved to {store.aside}/{missing}", file=sys.stderr)
     plan = make_plan(study, store, workers, shard=shard, retry_failed=options.retry_failed, chunk_seconds=seconds)
     if options.dry_run:
         return _tell(plan, options.json)
@@ -82,12 +83,11 @@ def _sweep(plan: "Plan", store: Any, options: Any) -> int:
     from greedyac.study.sweep import run_plan
 
     print(_outline(plan))
-    where = f"greedyac status --store {options.store}"
     try:
         with ProgressReport(plan.study.name) as report:
             ended = run_plan(plan, store, lambda progress: report.show(progress.share, _words(progress)), report.say)
     except KeyboardInterrupt:
-        print(f"greedyac: stopped; published runs are kept, the same command goes on; {where}", file=sys.stderr)
+        print("greedyac: stopped; published runs are kept, the same command goes on", file=sys.stderr)
         return 130
     except (WorkerError, OSError) as error:
         told = " ".join(str(error).splitlines())
@@ -104,10 +104,12 @@ def _sweep(plan: "Plan", store: Any, options: Any) -> int:
 
 
 def _outline(plan: "Plan") -> str:
+    from greedyac.study.sweep import WHOLE
+
     held = plan.held.total()
-    runs = (
-        f"study {plan.study.name}: {_count(held + plan.missing, 'run')}, {held:,} in the store, {plan.missing:,} to run"
-    )
+    shard = "" if plan.shard == WHOLE else f", shard {plan.shard.part}/{plan.shard.parts}"
+    runs = f"{_count(held + plan.missing, 'run')}, {held:,} in the store, {plan.missing:,} to run"
+    runs = f"study {plan.study.name}{shard}: {runs}"
     if not plan.missing:
         return runs
     work = (len(plan.programs), "program"), (len(plan.chunks), "chunk"), (plan.workers, "worker")
@@ -120,7 +122,7 @@ def _count(number: int, noun: str) -> str:
 
 def _words(progress: "Progress") -> str:
     finished = progress.done + progress.diverged
-    runs = f"{finished:,} of {progress.runs:,} runs done, {progress.diverged:,} diverged, {progress.failed:,} failed"
+    runs = f"{finished:,} of {progress.runs:,} runs, {progress.diverged:,} diverged, {progress.failed:,} failed"
     return f"{runs}, {speed(progress.rate, progress.seconds_left)}"
 
 

@@ -17,7 +17,6 @@ from greedyac.training.loop import Lane, Lanes
 from greedyac.training.rows import SCHEMA, cpu, make_row, versions
 from greedyac.training.runs import Case, Run, parse_env_label
 
-SHORTEST_PREFIX = 4
 BLOCK = 1000
 """Steps whose diagnostics wait on the device before they are brought to the host."""
 
@@ -35,13 +34,14 @@ class Rerun(NamedTuple):
 
 
 def find_row(store: Store, run_id: str) -> dict[str, Any]:
-    """The row of a run, by its id or the first letters of it."""
+    """The row of a run, by its id or enough of its first letters."""
     rows = store.read().rows
-    found = rows.filter(pl.col("run_id").str.starts_with(run_id)) if len(run_id) >= SHORTEST_PREFIX else rows[:0]
+    found = rows.filter(pl.col("run_id").str.starts_with(run_id.lower()) & pl.lit(bool(run_id)))
     if found.height != 1:
-        known = f"{found.height} runs begin so" if found.height else f"it is none of the {rows.height:,} runs there"
+        known = f"{found.height:,} runs begin so" if found.height else f"it is none of the {rows.height:,} runs there"
         example = f", such as {rows['run_id'][0]}" if rows.height else ""
-        raise InputError(f"run {run_id!r} is not in {str(store.folder)!r}: {known}; allowed: a run_id{example}")
+        allowed = f"a run_id{example}, or its beginning"
+        raise InputError(f"run {run_id!r} can't be found in {str(store.folder)!r}: {known}; allowed: {allowed}")
     return found.row(0, named=True)
 
 

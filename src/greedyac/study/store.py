@@ -80,8 +80,8 @@ class Store:
         store = cls(folder)
         try:
             if not store._is_there() and folder.exists() and (not folder.is_dir() or store._holds_other_things()):
-                known = "holds other things and no store; allowed: a store, or a new folder"
-                raise InputError(f"the folder {str(folder)!r} {known}")
+                known = "holds other things and no store" if folder.is_dir() else "is no folder"
+                raise InputError(f"{str(folder)!r} {known}; allowed: a store, or a new folder")
         except OSError as error:
             raise InputError(f"the store {str(folder)!r} can't be used: {error.strerror}") from None
         return store
@@ -162,7 +162,9 @@ class Store:
 
     def record_study(self, study: Study) -> None:
         """Remember what was asked for."""
-        put_if_absent(self.studies / f"{_hash(study.text)}.toml", study.text.encode())
+        path = self.studies / f"{_hash(study.text)}.toml"
+        if not path.exists():
+            put_if_absent(path, study.text.encode())
 
     def asked(self) -> tuple[list[Study], list[Fault]]:
         """The studies that were swept here, and files that are none, at least for this version."""

@@ -53,6 +53,7 @@ class Plan:
     """Runs by status: done, diverged, failed (and not to be tried again)."""
     chunks: list[Chunk]
     workers: int
+    shard: Shard
 
     @cached_property
     def missing(self) -> int:
@@ -91,7 +92,7 @@ def make_plan(
         held = {run_id: status for run_id, status in held.items() if status != "failed"}
     missing = [run for run_id, run in runs.items() if run_id not in held]
     chunks = plan_chunks(missing, workers, store.chunks, seconds=chunk_seconds)
-    return Plan(study, Counter(held.values()), chunks, workers)
+    return Plan(study, Counter(held.values()), chunks, workers, shard)
 
 
 class Progress(NamedTuple):

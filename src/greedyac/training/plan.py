@@ -6,10 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from greedyac.agents import Agent, check_hypers, find_agent, make_agent
 from greedyac.envs import make_env
 from greedyac.errors import InputError
-from greedyac.hypers import show, values_of
+from greedyac.hypers import hypers_of, show, values_of
 from greedyac.presets import preset as find_preset
 from greedyac.spaces import Box, Discrete
 from greedyac.training.chunk import Chunk
@@ -19,7 +21,7 @@ from greedyac.training.runs import Case, Run, check_steps
 
 MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them outgrow the core's cache."""
-MAX_WIDE_LAYER = 128 * 64
+MAX_WIDE_LAYER = 64 * 64
 """Batch × units up to which runs were found to have the same bits at every width. With larger layers XLA rounds
 differently at different widths, so such runs are always trained at the narrowest."""
 MAX_RUNS_IN_CHUNK = 64
@@ -69,7 +71,8 @@ def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping
     if not listed:
         raise InputError(f"the sweep of {name} = {values!r} is not allowed; allowed: a list of one or more values")
     checked: list[object] = [check_hypers(agent.name, {name: value})[name] for value in listed]
-    if len(set(checked)) < len(checked):
+    traced = hypers_of(agent)[name].kind == "swept"  # in float32, where close values may be one
+    if len({np.float32(value) if traced else value for value in checked}) < len(checked):  # type: ignore[arg-type]
         raise InputError(f"the sweep of {name} = {show(checked)} is not allowed; allowed: each value once")
     return checked
 

@@ -107,7 +107,7 @@ class _Pool:
         if kind == "died":
             error = f"a worker process died ({worker.ending()})"
             self._stillborn += not worker.ready
-            if self._stillborn >= self._attempts and not self._workers:
+            if self._stillborn >= self._attempts > 1 and not self._workers:
                 raise WorkerError(error)
         elif kind == "unwritable":
             error = f"a worker could not write its results: {event['error']}"
@@ -117,7 +117,7 @@ class _Pool:
         else:
             error = f"a worker could not train its runs: {event['error']}"
         told = {"event": "lost", "chunk": chunk, "steps": worker.steps, "error": error}
-        if kind == "failed" or (kind == "died" and worker.ready):
+        if kind != "unwritable" and (worker.ready or self._attempts == 1):
             self._tries[chunk] += 1
             if self._tries[chunk] == self._attempts:
                 return told | {"event": "failed", "attempts": self._attempts}
