@@ -333,6 +333,23 @@ def test_workers_that_die_at_their_start_are_no_fault_of_the_chunks(
     assert list((tmp_path / "store" / "failed").iterdir()) == []
 
 
+def test_the_last_chunk_of_a_worker_that_can_not_be_replaced_goes_to_an_idle_one(
+    sweeps: Sweeps, tmp_path: Path, whole: pl.DataFrame
+) -> None:
+    study, folder, marker = write_study(tmp_path / "walks.toml", seeds="0-15"), tmp_path / "store", tmp_path / "dead"
+    published = f"len(list(pathlib.Path({str(folder / 'chunks')!r}).glob('*.parquet')))"
+    unlucky = "not marker.exists() and any(run.seed == 0 and run.case.env == 'Pendulum-CA' for run in chunk.runs)"
+    deed = f"marker.touch(); [time.sleep(0.05) for _ in iter(lambda: {published} < 3, False)]; os.kill(os.getpid(), 9)"
+    start = f"import os, pathlib, sys, time\nmarker = pathlib.Path({str(marker)!r})\n"
+    start += "if sys.argv[:1] == ['-m'] and marker.exists(): os._exit(7)\n"
+    faults = faults_file(tmp_path / "faults", start + when_training(unlucky, deed))
+    code, printed, complaints = sweeps.run(study, folder, faults=faults)
+    assert code == 0, complaints
+    assert printed.endswith(f"32 done, 0 diverged, 0 failed of 32 runs in {folder}\n")
+    assert "died (signal 9); tried again" in complaints[0]
+    assert numbers(folder).equals(whole.join(numbers(folder).select("run_id"), on="run_id"))
+
+
 def test_a_full_disk_stops_the_study_and_the_next_start_goes_on(
     sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:

@@ -68,8 +68,7 @@ class _Pool:
 
     def events(self) -> Events:
         for core in self._places:
-            self._workers.append(_Worker(core, self._queue))
-            self._employ(self._workers[-1])
+            self._start(core)
         while any(worker.chunk for worker in self._workers):
             try:
                 worker, event = self._queue.get(timeout=0.2)  # often: a wait without end can shut out Ctrl-C
@@ -87,15 +86,16 @@ class _Pool:
                 yield event | {"chunk": chunk}
                 self._employ(worker)
             else:
+                worker.chunk = None
                 if kind == "died":
-                    self._dismiss(worker)
+                    worker.end()
+                    self._workers.remove(worker)
                 if chunk is not None:
                     yield self._setback(worker, chunk, event)
-                if kind != "died":
-                    self._employ(worker)
-                elif any(self._waiting.values()) and not (self._stillborn and self._workers):
-                    self._workers.append(_Worker(worker.core, self._queue))
-                    self._employ(self._workers[-1])
+                for idle in [worker for worker in self._workers if worker.chunk is None]:
+                    self._employ(idle)
+                if kind == "died" and any(self._waiting.values()) and not (self._stillborn and self._workers):
+                    self._start(worker.core)
 
     def _setback(self, worker: "_Worker", chunk: Chunk, event: dict[str, Any]) -> dict[str, Any]:
         """What to tell of a chunk whose worker died or could not train or publish it: it waits again, or has failed.
@@ -124,9 +124,9 @@ class _Pool:
         self._waiting[chunk.case.program].appendleft((-1, chunk))
         return told
 
-    def _dismiss(self, worker: "_Worker") -> None:
-        worker.end()
-        self._workers.remove(worker)
+    def _start(self, core: int) -> None:
+        self._workers.append(_Worker(core, self._queue))
+        self._employ(self._workers[-1])
 
     def _employ(self, worker: "_Worker") -> None:
         """Give the worker its next chunk, if any: of a program that it has compiled, else of one that nobody has."""
