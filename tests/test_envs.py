@@ -360,7 +360,7 @@ def test_wrapping_keeps_the_angle_modulo_a_turn() -> None:
         ("MountainCar-CA", {"time_limit": 0}, ["time_limit = 0 is not allowed", "whole number ≥ 1"]),
         ("MountainCar-CA", {"time_limit": 1.5}, ["time_limit = 1.5 is not allowed"]),
         ("MountainCar-CA", {"time_limit": True}, ["time_limit = true is not allowed"]),
-        ("MountainCar-CA", {"time_limit": "long"}, ["time_limit = long is not allowed"]),
+        ("MountainCar-CA", {"time_limit": "long"}, ["time_limit = 'long' is not allowed"]),
         ("MountainCar-CA", {"time_limit": math.inf}, ["time_limit = inf is not allowed"]),
     ],
 )

@@ -34,7 +34,7 @@ def setting(index: int, **hypers: Any) -> Agent:
     return make_agent("greedy-ac", {**SMALL, "critic_step_size": 1e-3 * (index + 1), **hypers})
 
 
-@pytest.mark.parametrize("name", ["Pendulum-CA", "MountainCar-DA"])
+@pytest.mark.parametrize("name", ["Pendulum-CA", pytest.param("MountainCar-DA", marks=pytest.mark.slow)])
 def test_a_run_has_the_same_bits_alone_beside_any_others_in_any_lane_and_in_any_blocks(name: str) -> None:
     env = make_env(name, {"time_limit": 40})
     [alone] = train([setting(0)], env, [7])

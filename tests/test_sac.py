@@ -252,7 +252,7 @@ def test_bad_options_are_refused_with_what_is_allowed_and_the_nearest_match() ->
     cases: dict[str, dict[str, object]] = {
         "unknown policy 'squash' (did you mean 'squashed'?); allowed: squashed, gaussian": {"policy": "squash"},
         "unknown soft_target 'release' (did you mean 'released'?); allowed: own, released": {"soft_target": "release"},
-        "automatic_entropy = yes is not allowed; allowed: true | false": {"automatic_entropy": "yes"},
+        "automatic_entropy = 'yes' is not allowed; allowed: true | false": {"automatic_entropy": "yes"},
         "entropy_step_size = 0 is not allowed; allowed: > 0": {"entropy_step_size": 0},
     }
     for message, hypers in cases.items():

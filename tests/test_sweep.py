@@ -364,12 +364,14 @@ def test_a_full_disk_stops_the_study_and_the_next_start_goes_on(
     assert numbers(tmp_path / "store").equals(whole)
 
 
-def test_a_file_system_without_hard_links_is_told_once(
+def test_a_system_without_hard_links_or_affinity_is_told_once(
     sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
-    faults = faults_file(tmp_path / "faults", "import os\ndel os.link\n")
-    code, _, complaints = sweeps.run(study, tmp_path / "store", faults=faults)
-    assert (code, complaints) == (0, ["this file system has no hard links: files are renamed into place"])
+    lacking = "import os\ndel os.link, os.sched_getaffinity, os.sched_setaffinity\n"
+    code, _, complaints = sweeps.run(study, tmp_path / "store", faults=faults_file(tmp_path / "faults", lacking))
+    pinning = "this system does not pin processes to cores: workers run where it puts them"
+    assert complaints == [pinning, "this file system has no hard links: files are renamed into place"]
+    assert code == 0
     assert numbers(tmp_path / "store").equals(whole)
 
 

@@ -58,14 +58,13 @@ def run(options: Any) -> int:
     if options.json and not options.dry_run:
         raise InputError("--json is not allowed here; allowed: together with --dry-run")
     seconds = options.chunk_minutes * 60 if options.chunk_minutes else CHUNK_SECONDS
-    store = Store.planned(options.store) if options.dry_run else Store.create(options.store)
-    if not options.dry_run:
-        for fault in store.set_aside():
-            missing = ", its runs count as missing" if fault.path.parent == store.chunks else ""
-            print(f"greedyac: {fault}; moved to {store.aside}/{missing}", file=sys.stderr)
+    store = Store.planned(options.store)
     plan = make_plan(study, store, workers, shard=shard, retry_failed=options.retry_failed, chunk_seconds=seconds)
     if options.dry_run:
         return _tell(plan, options.json)
+    for fault in Store.create(options.store).set_aside():
+        missing = ", its runs count as missing" if fault.path.parent == store.chunks else ""
+        print(f"greedyac: {fault}; moved to {store.aside}/{missing}", file=sys.stderr)
     return _sweep(plan, store, options)
 
 
@@ -100,7 +99,7 @@ def _sweep(plan: "Plan", store: Any, options: Any) -> int:
             f"greedyac: {ended.failed:,} runs failed: {store.failed}/ says why; --retry-failed tries them again",
             file=sys.stderr,
         )
-    return 1 if ended.failed else 0
+    return 0 if ended.done + ended.diverged == ended.runs else 1
 
 
 def _outline(plan: "Plan") -> str:

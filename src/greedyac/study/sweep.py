@@ -17,7 +17,7 @@ from greedyac.training.chunk import Chunk
 from greedyac.training.cost import lane_bytes, nominal_seconds
 from greedyac.training.loop import Program
 from greedyac.training.plan import WORKER_BYTES, plan_chunks
-from greedyac.training.pool import train_chunks
+from greedyac.training.pool import PINS, train_chunks
 from greedyac.training.runs import Case
 
 CHUNK_SECONDS = 450.0
@@ -118,6 +118,8 @@ def run_plan(
     if not plan.chunks:
         return meter.progress()
     on_progress(meter.progress())
+    if not PINS:
+        on_message("this system does not pin processes to cores: workers run where it puts them")
     with contextlib.closing(train_chunks(plan.chunks, plan.workers, ATTEMPTS)) as events:
         for event in events:
             chunk: Chunk = event["chunk"]

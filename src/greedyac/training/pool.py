@@ -30,9 +30,13 @@ Events = Generator[dict[str, Any], None, None]
 _NO_USE_TO_TRY_AGAIN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM}
 
 
+PINS = hasattr(os, "sched_setaffinity")
+"""Whether this system pins processes to cores."""
+
+
 def cores() -> list[int]:
     """The cores that this process may use; on systems without affinity as many −1 as there are cores."""
-    if hasattr(os, "sched_getaffinity"):
+    if PINS:
         return sorted(os.sched_getaffinity(0))
     return [-1] * (os.cpu_count() or 1)
 
