@@ -42,11 +42,8 @@ envs = ["Pendulum-CA"]
 """
 
 
-@pytest.mark.parametrize(
-    "document",
-    [DOCUMENTS[0], *(pytest.param(document, marks=pytest.mark.slow) for document in DOCUMENTS[1:])],
-    ids=lambda path: path.name,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_every_block_runs(document: Path, tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY)  # in place of every study that is swept
     for language, block in BLOCK.findall(document.read_text()):

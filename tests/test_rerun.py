@@ -65,7 +65,7 @@ def test_a_diverging_setting_is_recorded_as_such(store: Store, capsys: Capture) 
     assert study == {"name": "tiny", "runs": {"planned": 6, "done": 3, "diverged": 3, "failed": 0, "missing": 0}}
 
 
-@pytest.mark.parametrize("width", [2, 8])
+@pytest.mark.parametrize("width", [2, pytest.param(8, marks=pytest.mark.slow)])
 def test_neighbours_of_a_diverging_run_are_as_without_it_at_any_width(store: Store, width: int, tmp_path: Path) -> None:
     runs = list(parse_study(STUDY.replace(", 1e30", "")).runs().values())
     receipt = train_chunk(Chunk(runs, width, tmp_path), lambda steps: None)

@@ -350,6 +350,7 @@ def test_the_last_chunk_of_a_worker_that_can_not_be_replaced_goes_to_an_idle_one
     assert numbers(folder).equals(whole.join(numbers(folder).select("run_id"), on="run_id"))
 
 
+@pytest.mark.slow
 def test_a_full_disk_stops_the_study_and_the_next_start_goes_on(
     sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
@@ -421,6 +422,7 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(
     filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
