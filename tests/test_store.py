@@ -22,7 +22,7 @@ from greedyac.study.store import Store
 from greedyac.training.chunk import Chunk, train_chunk
 from greedyac.training.files import publish_rows, put_if_absent, read_rows, rows_path, seal
 from greedyac.training.rows import SCHEMA
-from greedyac.training.runs import Case, Run
+from greedyac.training.runs import Case, Run, short_hash
 
 CASE = Case("random", "Pendulum-CA", steps=1000)
 RUNS = [Run(CASE, seed) for seed in range(10)]
@@ -508,7 +508,7 @@ def test_status_counts_every_run_of_a_study_once(store: Store, capsys: pytest.Ca
 def test_a_study_that_can_not_be_used_is_told(
     store: Store, content: str | bytes | None, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = f"{store_module._hash(content)}.toml" if isinstance(content, str) else "0123.toml"
+    name = f"{short_hash(content)}.toml" if isinstance(content, str) else "0123.toml"
     put_if_absent(store.studies / name, (content or "").encode() if not isinstance(content, bytes) else content)
     [study], [fault] = status(store)
     assert study.name == "tiny"

@@ -4,7 +4,6 @@ A file counts if it is whole: sealed, with a store's columns, and with the runs 
 in two files; every reader keeps one per run. Nothing is ever deleted that is not known to be kept elsewhere.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ from greedyac.training.files import (
     write_atomically,
 )
 from greedyac.training.rows import SCHEMA, failed_row
-from greedyac.training.runs import Run
+from greedyac.training.runs import Run, short_hash
 
 ROWS_PER_FILE = 10_000
 """How many runs `compact` puts into one file."""
@@ -144,7 +143,7 @@ class Store:
             try:
                 told = json.loads(path.read_bytes())
                 runs = [Run.from_json(run) for run in told["runs"]]
-                if path != self._failure_path(runs) or told.pop("checksum") != _hash(json.dumps(told)):
+                if path != self._failure_path(runs) or told.pop("checksum") != short_hash(json.dumps(told)):
                     raise ValueError("it was changed")
                 rows += [failed_row(run, told["error"]) for run in runs]
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
@@ -157,12 +156,12 @@ class Store:
     def record_failure(self, chunk: Chunk, error: str, attempts: int) -> None:
         """Remember that a chunk can't be trained."""
         told = {"error": error, "attempts": attempts, "runs": [run.to_json() for run in chunk.runs]}
-        content = json.dumps({**told, "checksum": _hash(json.dumps(told))}, indent=1) + "\n"
+        content = json.dumps({**told, "checksum": short_hash(json.dumps(told))}, indent=1) + "\n"
         write_atomically(self._failure_path(chunk.runs), content.encode())
 
     def record_study(self, study: Study) -> None:
         """Remember what was asked for."""
-        path = self.studies / f"{_hash(study.text)}.toml"
+        path = self.studies / f"{short_hash(study.text)}.toml"
         if not path.exists():
             put_if_absent(path, study.text.encode())
 
@@ -277,14 +276,10 @@ def _visible(folder: Path) -> list[Path]:
 def _changed_text(path: Path) -> Fault | None:
     """What is wrong with the file of a study, whose name is a hash of its text."""
     try:
-        same = path.name == f"{_hash(path.read_bytes().decode())}.toml"
+        same = path.name == f"{short_hash(path.read_bytes().decode())}.toml"
     except (OSError, UnicodeDecodeError):
         same = False
     return None if same else Fault(path, "holds another text than its name says")
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def _one_per_run(rows: pl.DataFrame) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from pathlib import Path
 import polars as pl
 
 from greedyac.training.rows import SCHEMA
+from greedyac.training.runs import short_hash
 
 _MAGIC = b"PAR1"
 _TAIL = 4 + len(_MAGIC)
@@ -117,7 +118,7 @@ def left_behind(path: Path) -> bool:
 
 def chunk_id(run_ids: Iterable[str]) -> str:
     """What a file of these runs is called: a hash of their ids, in whatever order."""
-    return hashlib.sha256("\n".join(sorted(run_ids)).encode()).hexdigest()[:20]
+    return short_hash("\n".join(sorted(run_ids)))
 
 
 def rows_path(folder: Path, run_ids: Iterable[str]) -> Path:

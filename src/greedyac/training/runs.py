@@ -56,11 +56,11 @@ class Case:
     @cached_property
     def setting_id(self) -> str:
         """A hash of the agent and its hyperparameters."""
-        return _hash(_canonical({"agent": self.agent, "hypers": hashed_values(self.learner)}))
+        return short_hash(_canonical({"agent": self.agent, "hypers": hashed_values(self.learner)}))
 
     def run_id(self, seed: int) -> str:
         """A hash of all that determines the run's numbers, software and processor aside."""
-        return _hash(f'{self._determinants},"seed":{seed},"steps":{self.steps}}}')
+        return short_hash(f'{self._determinants},"seed":{seed},"steps":{self.steps}}}')
 
     @cached_property
     def _determinants(self) -> str:
@@ -109,7 +109,8 @@ def _canonical(values: dict[str, Any]) -> str:
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def _hash(text: str) -> str:
+def short_hash(text: str) -> str:
+    """The beginning of the SHA-256 of a text: what names runs, settings, chunks and studies."""
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
