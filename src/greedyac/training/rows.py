@@ -63,6 +63,11 @@ def failed_row(run: Run, error: str) -> dict[str, Any]:
     return {**_identity(run), "status": "failed", "error": error}
 
 
+def missing_row(run: Run) -> dict[str, Any]:
+    """The row of a run that was asked for and is not there."""
+    return {**_identity(run), "status": "missing"}
+
+
 def _identity(run: Run) -> dict[str, Any]:
     """The columns that say which run it is; all others are empty."""
     case = run.case

@@ -1,0 +1,143 @@
+"""Comparison of agents at their chosen settings: interquartile mean, probability of improvement, performance profiles.
+
+Runs of the same seed are compared with each other: only seeds that all agents have on an environment are used.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from greedyac.analysis.load import Floats
+from greedyac.analysis.scores import Scales
+from greedyac.analysis.select import Report
+from greedyac.analysis.stats import (
+    Interval,
+    improvement,
+    interquartile_mean,
+    interval,
+    percentile_interval,
+    profile,
+    stratified,
+)
+
+THRESHOLDS = 101
+
+
+class Pair(NamedTuple):
+    """How one agent compares with another."""
+
+    first: str
+    second: str
+    improvement: Interval
+    """The probability that a run of the first is better than one of the second, averaged over environments."""
+    difference: Interval
+    """Of their interquartile means."""
+
+
+class Profile(NamedTuple):
+    """The share of an agent's runs above each threshold, each environment counting the same."""
+
+    agent: str
+    thresholds: Floats
+    share: Floats
+    low: Floats
+    high: Floats
+
+
+class Comparison(NamedTuple):
+    """The agents of one kind of environments, by the paper's score."""
+
+    by: str
+    kind: str
+    envs: tuple[str, ...]
+    runs: dict[str, int]
+    """Environment → seeds that all agents have."""
+    optimistic: bool
+    means: dict[str, Interval]
+    """Agent → interquartile mean over all runs on all environments."""
+    pairs: list[Pair]
+    profiles: list[Profile]
+
+
+def compare(reports: Sequence[Report], scales: Scales) -> tuple[list[Comparison], list[str]]:
+    """The agents of each kind at their chosen settings, and in words what could not be compared."""
+    found, notes = [], []
+    groups: dict[tuple[str, str], list[Report]] = {}
+    for report in reports:
+        groups.setdefault((report.choice.by, report.choice.kind), []).append(report)
+    for (by, kind), group in groups.items():
+        agents = list(dict.fromkeys(report.choice.agent for report in group))
+        if len(agents) < 2:
+            continue
+        runs = {(report.env, report.choice.agent): report.runs for report in group}
+        envs = list(dict.fromkeys(report.env for report in group))
+        for env in [env for env in envs if any((env, agent) not in runs for agent in agents)]:
+            envs.remove(env)
+            notes.append(f"{env} is not in the comparison of {', '.join(agents)}: not all of them were run there")
+        for env in [env for env in envs if scales.get(env) is None]:
+            envs.remove(env)
+            notes.append(f"{env} is not in the comparison of agents: no score is defined there")
+        seeds = {env: _common_seeds([runs[env, agent] for agent in agents]) for env in envs}
+        for env in [env for env in envs if not seeds[env]]:
+            envs.remove(env)
+            notes.append(f"{env} is not in the comparison of {', '.join(agents)}: they have no seed in common there")
+        if envs:
+            scores = [[_scores(runs[env, agent], seeds[env], scales, env) for env in envs] for agent in agents]
+            optimistic = any(report.optimistic for report in group if report.env in envs)
+            counts = {env: len(seeds[env]) for env in envs}
+            found.append(_comparison(by, kind, agents, envs, counts, optimistic, scores))
+    return found, notes
+
+
+def _common_seeds(runs: Sequence[pl.DataFrame]) -> list[int]:
+    return sorted(set.intersection(*(set(part["seed"]) for part in runs)))
+
+
+def _scores(runs: pl.DataFrame, seeds: list[int], scales: Scales, env: str) -> Floats:
+    scale = scales[env]
+    assert scale is not None
+    return scale(runs.filter(pl.col("seed").is_in(seeds)).sort("seed")["value"].to_numpy())
+
+
+def _comparison(
+    by: str,
+    kind: str,
+    agents: list[str],
+    envs: list[str],
+    counts: dict[str, int],
+    optimistic: bool,
+    scores: list[list[Floats]],
+) -> Comparison:
+    means = {agent: interval(*stratified(_pooled_mean, [own])) for agent, own in zip(agents, scores, strict=True)}
+    pairs = []
+    for (first, one), (second, two) in itertools.combinations(zip(agents, scores, strict=True), 2):
+        better = interval(*stratified(_mean_improvement, [one, two]))
+        apart = interval(*stratified(_difference, [one, two]))
+        pairs.append(Pair(first, second, better, apart))
+    every = np.concatenate([part for own in scores for part in own])
+    thresholds = np.linspace(every.min(), every.max(), THRESHOLDS)
+    profiles = [_profile(agent, own, thresholds) for agent, own in zip(agents, scores, strict=True)]
+    return Comparison(by, kind, tuple(envs), counts, optimistic, means, pairs, profiles)
+
+
+def _pooled_mean(scores: Sequence[Floats]) -> Floats:
+    return interquartile_mean(np.concatenate(scores, axis=-1))
+
+
+def _difference(first: Sequence[Floats], second: Sequence[Floats]) -> Floats:
+    return _pooled_mean(first) - _pooled_mean(second)
+
+
+def _mean_improvement(first: Sequence[Floats], second: Sequence[Floats]) -> Floats:
+    return np.mean([improvement(one, two) for one, two in zip(first, second, strict=True)], axis=0)
+
+
+def _profile(agent: str, scores: Sequence[Floats], thresholds: Floats) -> Profile:
+    def statistic(parts: Sequence[Floats]) -> Floats:
+        return np.mean([profile(part, thresholds) for part in parts], axis=0)
+
+    share, samples = stratified(statistic, [scores])
+    return Profile(agent, thresholds, share, *percentile_interval(samples))

@@ -1,0 +1,192 @@
+"""Results: every run that was asked for, with its numbers or why it has none. Reads a store, or what `train` wrote."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from greedyac.agents import AGENTS
+from greedyac.envs import make_env
+from greedyac.errors import InputError, unknown
+from greedyac.hypers import hypers_of, show
+from greedyac.spaces import Box
+from greedyac.study.spec import Study
+from greedyac.study.store import Store
+from greedyac.training.rows import SCHEMA, missing_row
+from greedyac.training.runs import parse_env_label
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+STATUSES = ("done", "diverged", "blank", "failed", "missing")
+"""What can have become of a run. `blank`: it is done, but finished no episode and so has no return."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs of a store, and what is known of them as a whole."""
+
+    runs: pl.DataFrame
+    """One row per run, asked for or there: the store's columns, with `agent` as the variant's label (see `variants`),
+    `status` as one of `STATUSES`, `kind` of the actions, and whether the seed is for `tuning`."""
+    tuning_seeds: frozenset[int]
+    studies: tuple[str, ...]
+    faults: tuple[str, ...]
+    """What could not be read, in words."""
+
+    def tuning(self) -> pl.DataFrame:
+        """The runs that a selection may see: those of the tuning seeds, or all if the studies name none."""
+        return self.runs.filter("tuning") if self.tuning_seeds else self.runs
+
+
+def load(folder: Path | str, study: str | None = None, steps: int | None = None) -> Results:
+    """Every run of a store, of one study in it, or of that many steps; also of a folder that `greedyac train` wrote."""
+    folder = Path(folder)
+    if found := _train_files(folder):
+        rows, faults = _read_train_files(found)
+        asked: list[Study] = []
+    else:
+        store = Store.existing(folder)
+        contents = store.read()
+        asked, damaged = store.asked()
+        rows, faults = contents.rows, [str(fault) for fault in (*contents.faults, *damaged)]
+    if study is not None:
+        names = dict.fromkeys(one.name for one in asked)
+        if study not in names:
+            raise unknown("study in this store", study, names)
+        asked = [one for one in asked if one.name == study]
+    planned = {run_id: run for one in asked for run_id, run in one.runs().items()}
+    if study is not None:
+        rows = rows.filter(pl.col("run_id").is_in(list(planned)))
+    known = set(rows["run_id"])
+    missing = [missing_row(run) for run_id, run in planned.items() if run_id not in known]
+    runs = pl.concat([rows.select(SCHEMA.names()), pl.DataFrame(missing, SCHEMA)])
+    if steps is not None:
+        _check_steps_known(runs, steps)
+        runs = runs.filter(pl.col("steps") == steps)
+    _check_there_is_something(folder, runs, faults)
+    _check_one_length(runs)
+    tuning = frozenset(seed for one in asked for seed in one.tuning_seeds)
+    told = tuple(dict.fromkeys(one.name for one in asked))
+    return Results(_described(runs, tuning), tuning, told, tuple(faults))
+
+
+def _train_files(folder: Path) -> list[Path]:
+    """The rows that `greedyac train` or `greedyac demo` left in a folder."""
+    try:
+        return sorted([*folder.glob("curves.parquet"), *folder.glob("*/curves.parquet")])
+    except OSError:
+        return []
+
+
+def _read_train_files(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[str]]:
+    frames, faults = [pl.DataFrame(schema=SCHEMA)], []
+    for path in paths:
+        try:
+            frames.append(pl.read_parquet(path).select(SCHEMA.names()).cast(SCHEMA))
+        except (pl.exceptions.PolarsError, OSError) as error:
+            faults.append(f"{path.parent.name}/{path.name} can't be read ({str(error).splitlines()[0]})")
+    return pl.concat(frames).unique("run_id", keep="first", maintain_order=True), faults
+
+
+def _check_there_is_something(folder: Path, runs: pl.DataFrame, faults: list[str]) -> None:
+    there = runs.filter(pl.col("status").is_in(["done", "diverged"]))
+    if there.is_empty():
+        counts = [f"{runs.filter(pl.col('status') == status).height:,} {status}" for status in ("failed", "missing")]
+        damage = f"; {faults[0]}" if faults else ""
+        raise InputError(f"there is no finished run in {str(folder)!r} ({', '.join(counts)}){damage}")
+
+
+def _check_one_length(runs: pl.DataFrame) -> None:
+    for (env,), part in runs.group_by("env", maintain_order=True):
+        if len(lengths := sorted(part["steps"].unique())) > 1:
+            listed = ", ".join(f"{steps:,}" for steps in lengths)
+            raise InputError(
+                f"the runs on {env} differ in length ({listed} steps); allowed: one, as with --steps {lengths[-1]}"
+            )
+
+
+def _check_steps_known(runs: pl.DataFrame, steps: int) -> None:
+    if steps not in (known := sorted(runs["steps"].unique())):
+        raise InputError(f"steps = {steps} is not allowed; allowed: {', '.join(map(str, known))}, as the runs have")
+
+
+def _described(runs: pl.DataFrame, tuning: frozenset[int]) -> pl.DataFrame:
+    """The runs in an order that does not depend on files, with the columns that analysis adds."""
+    blank = (pl.col("status") == "done") & pl.col("average_return").is_null()
+    kinds = {env: kind_of(env) for env in runs["env"].unique()}
+    labels = variants(runs)
+    return runs.with_columns(
+        agent=pl.col("setting_id").replace_strict(labels),
+        status=pl.when(blank).then(pl.lit("blank")).otherwise(pl.col("status")),
+        kind=pl.col("env").replace_strict(kinds),
+        tuning=pl.col("seed").is_in(sorted(tuning)),
+    ).sort("kind", "env", "agent", "setting_id", "seed", "run_id")
+
+
+@cache
+def kind_of(env: str) -> str:
+    """Whether the actions of an environment are `continuous` or `discrete`."""
+    name, options = parse_env_label(env)
+    return "continuous" if isinstance(make_env(name, options).spaces.action, Box) else "discrete"
+
+
+def variants(runs: pl.DataFrame) -> dict[str, str]:
+    """Setting → the agent, with those of its options that are not numbers and that vary on some environment.
+
+    So `sac` and `sac[policy=gaussian]` are compared with each other, and each is tuned over its own numbers.
+    """
+    labels = {}
+    for (agent,), own in runs.select("agent", "env", "setting_id", "hypers").unique().group_by("agent"):
+        settings = settings_of(own)
+        names = {name for hypers in settings.values() for name in hypers if not is_number(hypers[name])}
+        together = [group["setting_id"].unique() for _, group in own.group_by("env")]
+        varied = sorted(name for name in names if any(_varies(name, settings, group) for group in together))
+        known = hypers_of(AGENTS[str(agent)]) if agent in AGENTS else {}
+        defaults = {name: show(hyper.default) for name, hyper in known.items()}
+        for setting, hypers in settings.items():
+            told = {name: show(hypers[name]) for name in varied if name in hypers}
+            options = ",".join(f"{name}={value}" for name, value in told.items() if value != defaults.get(name))
+            labels[setting] = f"{agent}[{options}]" if options else str(agent)
+    return labels
+
+
+def _varies(name: str, settings: Mapping[str, Mapping[str, Any]], group: Iterable[str]) -> bool:
+    return len({show(settings[setting].get(name)) for setting in group}) > 1
+
+
+def settings_of(runs: pl.DataFrame) -> dict[str, dict[str, Any]]:
+    """Setting → its hyperparameters, in an order that does not depend on that of the rows."""
+    unique = runs.select("setting_id", "hypers").unique().sort("setting_id", "hypers")
+    return {setting: json.loads(hypers) for setting, hypers in unique.rows()}
+
+
+def is_number(value: object) -> bool:
+    """Whether a hyperparameter's value has a place on an axis."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def with_values(runs: pl.DataFrame) -> pl.DataFrame:
+    """The runs with a column `value`: the average return, and for a run that diverged the lowest of these runs there.
+
+    Runs that are missing, failed, or finished no episode have none.
+    """
+    lowest = pl.col("average_return").min().over("env")
+    value = pl.when(pl.col("status") == "diverged").then(lowest).otherwise(pl.col("average_return"))
+    return runs.with_columns(value=value)
+
+
+def curves_of(runs: pl.DataFrame) -> Floats:
+    """The curves of runs `with_values` as `[runs, bins]`; an empty bin repeats the one before it.
+
+    The curve of a run that diverged is its value all along, so that means of curves and of values agree.
+    """
+    matrix = runs["curve"].explode().to_numpy().astype(np.float64).reshape(runs.height, -1)
+    places = np.where(np.isnan(matrix), 0, np.arange(matrix.shape[1]))
+    matrix = np.take_along_axis(matrix, np.maximum.accumulate(places, axis=1), axis=1)
+    diverged = (runs["status"] == "diverged").to_numpy()
+    matrix[diverged] = runs["value"].to_numpy()[diverged, None]
+    return matrix

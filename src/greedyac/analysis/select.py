@@ -1,0 +1,154 @@
+"""Selection: the best setting of every agent, per environment or across those of one kind, by the tuning seeds."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from greedyac.analysis.grid import Grid, make_grids, same_settings
+from greedyac.analysis.load import Floats, Results, kind_of, with_values
+from greedyac.analysis.scores import Best, best_returns
+from greedyac.analysis.stats import CONFIDENCE, resampled, resampled_means
+
+By = Literal["env", "kind"]
+BYS: tuple[By, ...] = ("env", "kind")
+
+
+class Choice(NamedTuple):
+    """The setting that was chosen for an agent on some environments, and how."""
+
+    by: By
+    agent: str
+    kind: str
+    envs: tuple[str, ...]
+    setting_id: str
+    setting: str
+    """The numbers that vary, in words."""
+    hypers: dict[str, object]
+    score: float
+    """What it was chosen by: the mean value on one environment, or the mean score across several."""
+    compared: int
+    left_out: int
+    """Settings that lack runs on some tuning seed or environment."""
+    seeds: tuple[int, ...]
+    rivals: pl.DataFrame
+    """`setting_id`, `setting`, `score`, `win_share`, `indistinguishable`: every setting, the best first."""
+
+
+def choose(results: Results, by: By, best: Best = "store") -> tuple[list[Choice], list[str]]:
+    """The choice for every agent on every environment (or kind of environments), and in words where there is none."""
+    runs = with_values(results.tuning())
+    known = best_returns(runs, best)
+    by_kind: dict[tuple[str, str], list[Grid]] = defaultdict(list)
+    for grid in make_grids(runs):
+        by_kind[kind_of(grid.env), grid.agent].append(grid)
+    choices, notes = [], []
+    for (kind, agent), grids in by_kind.items():
+        for group in [[grid] for grid in grids] if by == "env" else [grids]:
+            where = group[0].env if by == "env" else f"the {kind}-action environments"
+            tuned = " on the tuning seeds" if results.tuning_seeds else ""
+            if unscored := [grid.env for grid in group if by == "kind" and not known.get(grid.env)]:
+                notes.append(f"no setting of {agent} was chosen across {where}: no score is defined on {unscored[0]}")
+                continue
+            same = same_settings(group)
+            if not same[0].settings:
+                notes.append(f"no setting of {agent} was chosen for {where}: none is complete{tuned}")
+                continue
+            choices.append(_choice(by, kind, same, *_scores(same, runs, by, best)))
+    return choices, notes
+
+
+def _choice(by: By, kind: str, grids: list[Grid], scores: Floats, samples: Floats) -> Choice:
+    wins = np.bincount(samples.argmax(axis=1), minlength=len(scores)) / len(samples)
+    first, best = grids[0], int(scores.argmax())
+    rivals = pl.DataFrame(
+        {
+            "setting_id": first.settings,
+            "setting": [first.describe(place) for place in range(len(scores))],
+            "score": scores,
+            "win_share": wins,
+            "indistinguishable": _indistinguishable(wins, best),
+        }
+    ).sort("score", descending=True, maintain_order=True)
+    return Choice(
+        by,
+        first.agent,
+        kind,
+        tuple(grid.env for grid in grids),
+        first.settings[best],
+        first.describe(best),
+        first.hypers[best],
+        float(scores[best]),
+        len(scores),
+        max(grid.left_out for grid in grids),
+        tuple(sorted(set().union(*(grid.seeds for grid in grids)))),
+        rivals,
+    )
+
+
+def _scores(grids: list[Grid], runs: pl.DataFrame, by: By, best: Best) -> tuple[Floats, Floats]:
+    """What each setting is judged by, `[settings]`, and the same for resampled seeds, `[times, settings]`.
+
+    The seeds are resampled for all settings alike, and the near-optimal return is found anew among them.
+    """
+    if by == "env":
+        return grids[0].means, resampled_means(grids[0].values)
+    known = best_returns(runs, best)
+    means, samples = [], []
+    for stream, grid in enumerate(grids):
+        means.append(1 - (known[grid.env] - grid.means) / abs(known[grid.env]))
+        drawn = known[grid.env] if best == "paper" else _resampled_best(grid, runs, stream)
+        samples.append(1 - (drawn - resampled_means(grid.values, stream)) / np.abs(drawn))
+    return np.mean(means, axis=0), np.mean(samples, axis=0)
+
+
+def _resampled_best(grid: Grid, runs: pl.DataFrame, stream: int) -> Floats:
+    """The highest return of any agent's runs on the resampled seeds, `[times, 1]`."""
+    there = runs.filter(pl.col("env") == grid.env, pl.col("seed").is_in(grid.seeds))
+    highest = dict(there.group_by("seed").agg(pl.col("best_return").max()).rows())
+    by_seed = np.array([highest[seed] for seed in grid.seeds], np.float64)
+    return np.asarray(by_seed[resampled(len(grid.seeds), stream=stream)].max(axis=1, keepdims=True))
+
+
+def _indistinguishable(wins: Floats, best: int) -> list[bool]:
+    """The fewest settings that together win in `CONFIDENCE` of the resamples, and the best."""
+    order = np.argsort(-wins, kind="stable")
+    before = np.cumsum(wins[order]) - wins[order]
+    chosen = set(order[before < CONFIDENCE].tolist()) | {best}
+    return [place in chosen for place in range(len(wins))]
+
+
+class Report(NamedTuple):
+    """The runs by which a choice is reported on one environment."""
+
+    choice: Choice
+    env: str
+    runs: pl.DataFrame
+    """Runs `with_values`."""
+    asked: int
+    """How many there should be."""
+    fresh: bool
+    """Whether no selection saw them."""
+    optimistic: bool
+    """Whether the setting was chosen among several on these very runs."""
+
+
+def reported(results: Results, choices: Sequence[Choice]) -> list[Report]:
+    """The runs of every chosen setting on seeds that the selection did not see, or else on those it saw."""
+    runs = with_values(results.runs)
+    reports = []
+    for choice in choices:
+        for env in choice.envs:
+            own = runs.filter(
+                pl.col("env") == env, pl.col("setting_id") == choice.setting_id, pl.col("agent") == choice.agent
+            )
+            others = own.filter(~pl.col("tuning"))
+            fresh = bool(results.tuning_seeds) and others["value"].is_not_null().any()
+            used = others if fresh else own.filter("tuning") if results.tuning_seeds else own
+            optimistic = not fresh and choice.compared > 1
+            reports.append(
+                Report(choice, env, used.filter(pl.col("value").is_not_null()), used.height, fresh, optimistic)
+            )
+    return reports

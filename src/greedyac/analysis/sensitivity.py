@@ -1,0 +1,145 @@
+"""Sensitivity: how much an agent's performance depends on its hyperparameters. Everything is read off grids."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from greedyac.analysis.grid import Grid, same_settings
+from greedyac.analysis.load import Floats, kind_of
+from greedyac.analysis.scores import Scales
+from greedyac.analysis.stats import Interval, interval, resampled_means
+
+KEPT = 0.95
+"""The share of the per-environment score that the effective dimensionality keeps."""
+WITHIN = (0.05, 0.10, 0.25)
+
+
+def line_axis(grid: Grid) -> str | None:
+    """The hyperparameter that has a line for each of its values: the entropy scale, or what stands for it."""
+    return next((name for name in ("entropy_scale", "entropy_step_size") if name in grid.axes), None)
+
+
+def sensitivity_curves(grid: Grid, across: str, lines: str | None) -> Floats:
+    """The mean value at each point of one hyperparameter, all others but that of the lines at their best there.
+
+    `[lines, points]`, or `[1, points]` without lines; NaN where the grid has no setting.
+    """
+    names = list(grid.axes)
+    count = len(grid.axes[lines]) if lines else 1
+    found = np.full((count, len(grid.axes[across])), -np.inf)
+    rows = grid.places[:, names.index(lines)] if lines else np.zeros(len(grid.settings), np.int64)
+    np.maximum.at(found, (rows, grid.places[:, names.index(across)]), grid.means)
+    return np.where(np.isinf(found), np.nan, found)
+
+
+def region_width(curves: Floats) -> float:
+    """The mean height of the band between the lines `[lines, points]`, over the points that have any."""
+    known = ~np.isnan(curves).all(axis=0)
+    return float(np.mean(np.nanmax(curves[:, known], axis=0) - np.nanmin(curves[:, known], axis=0)))
+
+
+def shares_near_best(means: Floats, best: float) -> list[float]:
+    """The shares of settings within 5, 10 and 25 % of a best value."""
+    return [float((means >= best - share * abs(best)).mean()) for share in WITHIN]
+
+
+def variance_shares(tensor: Floats) -> dict[tuple[int, ...], float]:
+    """The exact functional ANOVA of a full grid: sets of axes → their share of the variance; empty if there is none.
+
+    The component of a set of axes is the mean over all other axes, less the components of its subsets.
+    """
+    total = float(tensor.var())
+    if not total:
+        return {}
+    parts: dict[tuple[int, ...], Floats] = {(): tensor.mean(keepdims=True)}
+    for size in range(1, tensor.ndim + 1):
+        for chosen in itertools.combinations(range(tensor.ndim), size):
+            others = tuple(axis for axis in range(tensor.ndim) if axis not in chosen)
+            below = sum((part for inner, part in parts.items() if set(inner) < set(chosen)), start=np.zeros(1))
+            parts[chosen] = tensor.mean(axis=others, keepdims=True) - below
+    return {chosen: float((part**2).mean() / total) for chosen, part in parts.items() if chosen}
+
+
+def pair_means(grid: Grid, first: str, second: str, numbers: Floats) -> Floats:
+    """Means of the settings' numbers `[settings]` over all axes but two: `[first, second]`; NaN where there is none."""
+    names = list(grid.axes)
+    place = grid.places[:, names.index(first)], grid.places[:, names.index(second)]
+    total = np.zeros((len(grid.axes[first]), len(grid.axes[second])))
+    count = np.zeros_like(total)
+    np.add.at(total, place, numbers)
+    np.add.at(count, place, 1.0)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def phi(scores: Floats) -> Floats:
+    """What is lost by one setting for all environments: `[..., envs, settings]` scores."""
+    return np.asarray(scores.max(axis=-1).mean(axis=-1) - scores.mean(axis=-2).max(axis=-1))
+
+
+def effective_dimensionality(scores: Floats, places: np.ndarray) -> Floats:
+    """How many hyperparameters must be tuned per environment to keep `KEPT` of the score of tuning all.
+
+    The others stay at the values that are best across environments. `scores: [times, envs, settings]`,
+    `places: [settings, axes]`; NaN if the score of tuning all is not positive.
+    """
+    goal = scores.max(axis=-1).mean(axis=-1)
+    across = scores.mean(axis=-2).argmax(axis=-1)
+    needed = np.full(len(scores), np.nan)
+    for size in range(places.shape[1] + 1):
+        for tuned in itertools.combinations(range(places.shape[1]), size):
+            fixed = [axis for axis in range(places.shape[1]) if axis not in tuned]
+            allowed = (places[:, None, fixed] == places[None, :, fixed]).all(axis=-1)
+            reached = np.where(allowed[across][:, None, :], scores, -np.inf).max(axis=-1).mean(axis=-1)
+            enough = np.isnan(needed) & (goal > 0) & (reached >= KEPT * goal)
+            needed = np.where(enough, size, needed)
+    return needed
+
+
+class Measures(NamedTuple):
+    """How sensitive an agent is across the environments of one kind, by one score."""
+
+    kind: str
+    agent: str
+    score: str
+    envs: tuple[str, ...]
+    settings: int
+    hyperparameters: int
+    phi: Interval
+    effective_dimensionality: Interval | None
+    """None where the score of tuning everything per environment is not positive."""
+
+
+def measures(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[Measures]:
+    """Φ and effective dimensionality of every agent that has the same settings on two or more environments of a kind.
+
+    Seeds are resampled for all settings alike; the scores' scales stay as they are.
+    """
+    found = []
+    groups: dict[tuple[str, str], list[Grid]] = {}
+    for grid in grids:
+        groups.setdefault((kind_of(grid.env), grid.agent), []).append(grid)
+    for ((kind, agent), group), (score, scales) in itertools.product(groups.items(), scores.items()):
+        same = same_settings(group)
+        if len(same) < 2 or len(same[0].settings) < 2 or any(scales.get(grid.env) is None for grid in same):
+            continue
+        estimate, samples = _scored(same, scales)
+        places = same[0].places
+        dimensions = effective_dimensionality(np.concatenate([estimate[None], samples]), places)
+        dimension = None if np.isnan(dimensions).any() else interval(dimensions[0], dimensions[1:])
+        envs = tuple(grid.env for grid in same)
+        width = interval(float(phi(estimate)), phi(samples))
+        found.append(Measures(kind, agent, score, envs, len(places), places.shape[1], width, dimension))
+    return found
+
+
+def _scored(grids: Sequence[Grid], scales: Scales) -> tuple[Floats, Floats]:
+    """The scores of all settings, `[envs, settings]`, and of resampled seeds, `[times, envs, settings]`."""
+    estimates, samples = [], []
+    for stream, grid in enumerate(grids):
+        scale = scales[grid.env]
+        assert scale is not None
+        estimates.append(scale(grid.means))
+        samples.append(scale(resampled_means(grid.values, stream)))
+    return np.stack(estimates), np.stack(samples, axis=1)
