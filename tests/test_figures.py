@@ -13,18 +13,20 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from greedyac.analysis.figures import COLOURS, carried_forward, learning_curves
+from greedyac.analysis.figures import COLOURS, learning_curves
 from greedyac.training.rows import SCHEMA
 
 Curve = Sequence[float | None]
-RISING: Curve = [None, 1.0, 2.0, None]
+RISING: Curve = [0.0, 1.0, 2.0, None]
 FALLING: Curve = [4.0, 3.0, None, -2.0]
 EMPTY: Curve = [None, None, None, None]
 
 
 def row(agent: str, env: str, curve: Curve, status: str = "done") -> dict[str, Any]:
     known = {"agent": agent, "env": env, "curve": curve, "status": status, "curve_steps": 25.0, "steps": 100}
-    return {name: known.get(name) for name in SCHEMA}
+    values = [value for value in curve if value is not None]
+    average = sum(values) / len(values) if values and status == "done" else None
+    return {name: {**known, "average_return": average}.get(name) for name in SCHEMA}
 
 
 def frame(*rows: dict[str, Any]) -> pl.DataFrame:
@@ -53,24 +55,17 @@ def band(panel: Axes) -> dict[float, tuple[float, float]]:
     return {step: (min(heights), max(heights)) for step, heights in values.items()}
 
 
-def test_carried_forward() -> None:
-    np.testing.assert_array_equal(carried_forward([None, 1.0, None, None, 3.0, None]), [np.nan, 1, 1, 1, 3, 3])
-    np.testing.assert_array_equal(carried_forward([2.0, None]), [2, 2])
-    np.testing.assert_array_equal(carried_forward([None, None]), [np.nan, np.nan])
-    np.testing.assert_array_equal(carried_forward([]), [])
-
-
 def test_mean_and_one_standard_error() -> None:
-    curves: list[Curve] = [[0.0, 1.0, 2.0, 3.0], [3.0, None, 5.0, None], [None, 1.0, 11.0, 3.0]]
-    figure = learning_curves(frame(*(row("greedy-ac", "Pendulum-CA", curve) for curve in curves)))
+    curves: list[Curve] = [[0.0, 1.0, 2.0, 3.0], [3.0, None, 5.0, None], [3.0, 1.0, 11.0, 3.0]]
+    figure = learning_curves(frame(*(row("greedy-ac", "Pendulum-CA", curve) for curve in curves)), single_runs=True)
     [panel] = figure.axes
-    # Carried forward: 0 1 2 3, 3 3 5 5, – 1 11 3.
+    # Carried forward: 0 1 2 3, 3 3 5 5, 3 1 11 3.
     steps, means, label = mean_line(panel, "greedy-ac")
     assert steps.tolist() == [25, 50, 75, 100]
-    np.testing.assert_allclose(means, [3 / 2, 5 / 3, 6, 11 / 3])
+    np.testing.assert_allclose(means, [2, 5 / 3, 6, 11 / 3])
     assert label == "greedy-ac, 3 runs"
-    errors = [  # the sample standard deviation over √n; two runs are known in the first bin, three in the others
-        math.sqrt(2 * 1.5**2 / 1) / math.sqrt(2),
+    errors = [  # the sample standard deviation over √n
+        math.sqrt((4 + 1 + 1) / 2) / math.sqrt(3),
         math.sqrt((2 * (2 / 3) ** 2 + (4 / 3) ** 2) / 2) / math.sqrt(3),
         math.sqrt((16 + 1 + 25) / 2) / math.sqrt(3),
         math.sqrt((2 * (2 / 3) ** 2 + (4 / 3) ** 2) / 2) / math.sqrt(3),
@@ -79,16 +74,30 @@ def test_mean_and_one_standard_error() -> None:
     for step, mean, error in zip(steps, means, errors, strict=True):
         assert edges[step] == pytest.approx((mean - error, mean + error))
     thin = [np.asarray(line.get_ydata()) for line in panel.lines if not str(line.get_label()).startswith("greedy-ac")]
-    np.testing.assert_array_equal(thin, [[0, 1, 2, 3], [3, 3, 5, 5], [np.nan, 1, 11, 3]])
+    np.testing.assert_array_equal(thin, [[0, 1, 2, 3], [3, 3, 5, 5], [3, 1, 11, 3]])
     drawn(figure)
 
 
-def test_mean_begins_where_the_first_episode_ended() -> None:
+def test_bootstrap_and_tolerance_bands() -> None:
+    rows = frame(*(row("random", "Pendulum-CA", [value] * 4) for value in (1.0, 2.0, 3.0, 6.0)))
+    [panel] = learning_curves(rows, "tolerance").axes
+    assert set(band(panel).values()) == {(1.0, 6.0)}
+    _, means, label = mean_line(panel, "random")
+    assert (means.tolist(), label) == ([3] * 4, "random, 4 runs, band holds ≥ 24 %")  # Beta(3, 2) at 0.05: 0.249
+    [panel] = learning_curves(rows, "bootstrap").axes
+    [(low, high)] = set(band(panel).values())
+    assert 1 < low < 2 < 4 < high < 6
+
+
+def test_single_runs_are_drawn_on_demand() -> None:
+    rows = frame(row("random", "Pendulum-CA", FALLING), row("random", "Pendulum-CA", RISING))
+    assert [len(learning_curves(rows, single_runs=single).axes[0].lines) for single in (False, True)] == [1, 3]
+
+
+def test_a_run_without_a_finished_episode_is_left_out() -> None:
     [panel] = learning_curves(frame(row("random", "Pendulum-CA", RISING), row("random", "Pendulum-CA", EMPTY))).axes
-    steps, means, _ = mean_line(panel, "random")
-    assert steps.tolist() == [50, 75, 100]
-    assert means.tolist() == [1, 2, 2]
-    assert band(panel) == {50: (1, 1), 75: (2, 2), 100: (2, 2)}  # one known run has no spread
+    _, means, label = mean_line(panel, "random")
+    assert (means.tolist(), label) == ([0, 1, 2, 2], "random, one run")
 
 
 def test_a_single_run_has_no_band() -> None:
@@ -96,24 +105,33 @@ def test_a_single_run_has_no_band() -> None:
     [panel] = figure.axes
     steps, means, label = mean_line(panel, "random")
     assert (steps.tolist(), means.tolist(), label) == ([25, 50, 75, 100], [4, 3, 3, -2], "random, one run")
-    assert not panel.collections
+    assert all(low == high for low, high in band(panel).values())
     drawn(figure)
 
 
-def test_a_diverged_run_is_left_out() -> None:
+def test_a_diverged_run_counts_as_the_lowest_value_on_its_environment() -> None:
     rows = frame(
-        row("random", "Pendulum-CA", FALLING), row("random", "Pendulum-CA", [9.0, 9.0, None, None], "diverged")
+        row("random", "Pendulum-CA", [5.0] * 4),
+        row("sac", "Pendulum-CA", [-3.0] * 4),
+        row("random", "Pendulum-CA", [9.0, 9.0, None, None], "diverged"),
+        row("random", "Acrobot-CA", [-50.0] * 4),
     )
-    [panel] = learning_curves(rows).axes
-    _, means, label = mean_line(panel, "random")
-    assert (means.tolist(), label) == ([4, 3, 3, -2], "random, one run, 1 diverged")
+    _, means, label = mean_line(learning_curves(rows).axes[0], "random")
+    assert (means.tolist(), label) == ([(5 - 3) / 2] * 4, "random, 2 runs, 1 diverged")
 
 
-@pytest.mark.parametrize("rows", [[(EMPTY, "done")], [(RISING, "diverged")], [(EMPTY, "done"), (EMPTY, "diverged")]])
-def test_nothing_to_draw_is_said(rows: list[tuple[Curve, str]]) -> None:
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([(EMPTY, "done")], "no finished episodes"),
+        ([(RISING, "diverged")], "every run diverged"),
+        ([(EMPTY, "done"), (EMPTY, "diverged")], "no finished episodes"),
+    ],
+)
+def test_nothing_to_draw_is_said(rows: list[tuple[Curve, str]], words: str) -> None:
     figure = learning_curves(frame(*(row("random", "Pendulum-CA", curve, status) for curve, status in rows)))
     [panel] = figure.axes
-    assert [text.get_text() for text in panel.texts] == ["no finished episodes"]
+    assert [text.get_text() for text in panel.texts] == [words]
     assert panel.get_legend() is None
     drawn(figure)
 
@@ -134,7 +152,7 @@ def test_a_panel_per_environment_and_a_line_per_agent() -> None:
     told = [[text.get_text() for text in legend.get_texts()] if legend else [] for legend in legends]
     assert told == [
         ["greedy-ac, 2 runs"],
-        ["random, one run", "greedy-ac, one run, 1 diverged"],
+        ["random, one run", "greedy-ac, 2 runs, 1 diverged"],
         [],
     ]
     picture = drawn(figure)

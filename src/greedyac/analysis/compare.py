@@ -12,7 +12,7 @@ import polars as pl
 
 from greedyac.analysis.load import Floats
 from greedyac.analysis.scores import Scales
-from greedyac.analysis.select import Report
+from greedyac.analysis.select import Reported
 from greedyac.analysis.stats import (
     Interval,
     improvement,
@@ -62,10 +62,10 @@ class Comparison(NamedTuple):
     profiles: list[Profile]
 
 
-def compare(reports: Sequence[Report], scales: Scales) -> tuple[list[Comparison], list[str]]:
+def compare(reports: Sequence[Reported], scales: Scales) -> tuple[list[Comparison], list[str]]:
     """The agents of each kind at their chosen settings, and in words what could not be compared."""
     found, notes = [], []
-    groups: dict[tuple[str, str], list[Report]] = {}
+    groups: dict[tuple[str, str], list[Reported]] = {}
     for report in reports:
         groups.setdefault((report.choice.by, report.choice.kind), []).append(report)
     for (by, kind), group in groups.items():

@@ -1,65 +1,326 @@
-"""Figures for print and screen. They take frames with the columns of `training.rows` and return Matplotlib figures."""
+"""Figures for print. They take runs, grids and comparisons, and return Matplotlib figures."""
 
 import itertools
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.image import AxesImage
+from matplotlib.patches import Patch
+from matplotlib.ticker import EngFormatter, NullFormatter, NullLocator
+
+from greedyac.analysis.compare import Comparison
+from greedyac.analysis.grid import Grid
+from greedyac.analysis.load import Floats, curves_of, with_values
+from greedyac.analysis.sensitivity import line_axis, pair_means, sensitivity_curves, variance_shares
+from greedyac.analysis.stats import Band, Interval, band_of, tolerance
+from greedyac.hypers import show
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""
+DASHES = ("-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (5, 1.5, 1.5, 1.5)))
+"""One set of colours after the other; lines also differ in print without colour."""
+SYMBOLS = {"critic_step_size": "α", "actor_step_size_scale": "κ", "entropy_scale": "τ", "entropy_step_size": "β"}
+BAND_WORDS: Mapping[Band, str] = {
+    "standard-error": "mean ± standard error",
+    "bootstrap": "mean, 95 % bootstrap interval",
+    "tolerance": "mean, tolerance band",
+}
+MOST_COLUMNS = 3
 
 
-def learning_curves(rows: pl.DataFrame) -> Figure:
-    """One panel per environment: each agent's mean return over its runs ± one standard error, and single runs."""
-    envs = rows["env"].unique(maintain_order=True).to_list()
-    colours = dict(zip(rows["agent"].unique(maintain_order=True), itertools.cycle(COLOURS), strict=False))
-    figure = Figure(figsize=(4.6 * len(envs) + 0.4, 3.6), dpi=150, layout="constrained")
-    for panel, env in zip(figure.subplots(1, len(envs), squeeze=False)[0], envs, strict=True):
-        there = rows.filter(pl.col("env") == env)
+def axis_name(hyper: str) -> str:
+    """A hyperparameter's name for an axis: `critic step size α`."""
+    return f"{hyper.replace('_', ' ')} {SYMBOLS.get(hyper, '')}".rstrip()
+
+
+def styles_of(agents: Sequence[str]) -> dict[str, tuple[str, Any]]:
+    """Agent → a colour and a dash pattern of its own."""
+    return {
+        agent: (COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)])
+        for place, agent in enumerate(agents)
+    }
+
+
+def learning_curves(runs: pl.DataFrame, band: Band = "standard-error", single_runs: bool = False) -> Figure:
+    """One panel per environment: each agent's mean return over its runs, with a band, and single runs on demand.
+
+    A run that diverged counts as its environment's lowest value among these runs.
+    """
+    runs = runs if "value" in runs.columns else with_values(runs)
+    envs = runs["env"].unique(maintain_order=True).to_list()
+    styles = styles_of(runs["agent"].unique(maintain_order=True).to_list())
+    columns = min(len(envs), MOST_COLUMNS)
+    rows = math.ceil(len(envs) / columns)
+    figure = Figure(figsize=(4.6 * columns + 0.4, 3.6 * rows), dpi=150, layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flat
+    for panel, env in itertools.zip_longest(panels, envs):
+        if env is None:
+            panel.set_axis_off()
+            continue
+        there = runs.filter(pl.col("env") == env)
         for rank, agent in enumerate(there["agent"].unique(maintain_order=True)):
-            _draw_agent(panel, there.filter(pl.col("agent") == agent), agent, colours[agent], 3 - rank / 100)
-        panel.set_title(env, fontsize=11)
+            own = there.filter(pl.col("agent") == agent)
+            _draw_agent(panel, own, agent, styles[agent], 3 - rank / 100, band, single_runs)
+        _dress(panel, env)
         panel.set_xlabel("environment steps")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        panel.grid(alpha=0.25, linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
         if panel.has_data():
             panel.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
         else:
-            panel.text(0.5, 0.5, "no finished episodes", ha="center", transform=panel.transAxes)
-    figure.axes[0].set_ylabel("return (mean ± standard error)")
+            panel.text(0.5, 0.5, _why_empty(there), ha="center", transform=panel.transAxes)
+    for place in range(0, len(envs), columns):
+        figure.axes[place].set_ylabel(f"return ({BAND_WORDS[band]})")
     return figure
 
 
-def _draw_agent(panel: Axes, runs: pl.DataFrame, agent: str, colour: str, layer: float) -> None:
-    healthy = runs.filter(pl.col("status") == "done")
-    curves = [carried_forward(curve) for curve in healthy["curve"]]
-    if not curves or np.isnan(curves).all():
+def _why_empty(runs: pl.DataFrame) -> str:
+    return "every run diverged" if (runs["status"] == "diverged").all() else "no finished episodes"
+
+
+def _draw_agent(
+    panel: Axes, runs: pl.DataFrame, agent: str, style: tuple[str, Any], layer: float, band: Band, single: bool
+) -> None:
+    known = runs.filter(pl.col("value").is_not_null())
+    if known.is_empty():
         return
-    matrix = np.array(curves)
-    steps = (np.arange(matrix.shape[1]) + 1) * healthy["curve_steps"][0]
-    for curve in matrix:
+    (colour, dashes), matrix = style, curves_of(known)
+    steps = (np.arange(matrix.shape[1]) + 1) * known["curve_steps"][0]
+    mean, low, high = band_of(matrix, band)
+    for curve in matrix if single else ():
         panel.plot(steps, curve, color=colour, linewidth=0.6, alpha=0.35, zorder=layer)
-    counts = (~np.isnan(matrix)).sum(0)
-    known = counts > 0
-    mean = np.nanmean(matrix[:, known], axis=0)
-    label = f"{agent}, {len(matrix)} runs" if len(matrix) > 1 else f"{agent}, one run"
-    if diverged := len(runs) - len(healthy):
+    label = curve_label(agent, len(matrix), int((known["status"] == "diverged").sum()), band)
+    panel.plot(steps, mean, color=colour, linestyle=dashes, linewidth=2, label=label, zorder=layer)
+    panel.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+
+
+def curve_label(agent: str, runs: int, diverged: int, band: Band) -> str:
+    """What a curve is a mean of: `sac, 30 runs, 2 diverged`."""
+    label = f"{agent}, {runs} runs" if runs > 1 else f"{agent}, one run"
+    if diverged:
         label += f", {diverged} diverged"
-    panel.plot(steps[known], mean, color=colour, linewidth=2, label=label, zorder=layer)
-    if len(matrix) > 1:
-        error = np.nanstd(matrix[:, known], axis=0) / np.sqrt(np.maximum(counts[known] - 1, 1))
-        panel.fill_between(steps[known], mean - error, mean + error, color=colour, alpha=0.2, linewidth=0)
+    if band == "tolerance" and runs > 1:
+        label += f", band holds ≥ {int(100 * tolerance(runs).coverage)} %"
+    return label
 
 
-def carried_forward(curve: list[float | None]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """The curve with each empty bin at the last value before it; NaN before the first."""
-    values, last = [], float("nan")
-    for value in curve:
-        last = last if value is None else value
-        values.append(last)
-    return np.array(values)
+def _dress(panel: Axes, title: str) -> None:
+    panel.set_title(title, fontsize=11)
+    panel.grid(alpha=0.25, linewidth=0.6)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _place_on(panel: Axes, values: Sequence[float]) -> None:
+    """A logarithmic axis where the values span decades, with a tick at each value."""
+    if min(values) > 0 and max(values) >= 10 * min(values):
+        panel.set_xscale("log")
+    panel.set_xticks(values, [show(value) for value in values], fontsize=8, rotation=45 if len(values) > 5 else 0)
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _matrix_of_panels(
+    grids: Sequence[Grid], height: float = 2.6
+) -> tuple[Figure, dict[tuple[str, str], Axes], list[str], list[str]]:
+    """A figure with agents in rows and environments in columns, and the panels that have a grid."""
+    agents = list(dict.fromkeys(grid.agent for grid in grids))
+    envs = list(dict.fromkeys(grid.env for grid in grids))
+    figure = Figure(figsize=(3.3 * len(envs) + 1.2, height * len(agents) + 0.5), dpi=150, layout="constrained")
+    axes = figure.subplots(len(agents), len(envs), squeeze=False, sharey="col")
+    there = {(grid.agent, grid.env) for grid in grids}
+    panels = {}
+    for (row, agent), (column, env) in itertools.product(enumerate(agents), enumerate(envs)):
+        panel = axes[row, column]
+        _dress(panel, env if row == 0 else "")
+        if (agent, env) in there:
+            panels[agent, env] = panel
+        else:
+            panel.text(0.5, 0.5, "not run", ha="center", transform=panel.transAxes)
+    for row, agent in enumerate(agents):
+        axes[row, 0].set_ylabel(f"{agent}\naverage return", fontsize=9)
+    return figure, panels, agents, envs
+
+
+def sensitivity(grids: Sequence[Grid], across: str) -> Figure:
+    """Agents in rows, environments in columns: a line per entropy scale over one hyperparameter, the others at best."""
+    drawn = [grid for grid in grids if across in grid.axes]
+    figure, panels, _, _ = _matrix_of_panels(drawn)
+    labelled: dict[str, Artist] = {}
+    for grid in drawn:
+        panel, lines = panels[grid.agent, grid.env], line_axis(grid)
+        lines = None if lines == across else lines
+        points = grid.axes[across]
+        values: Sequence[float | None] = grid.axes[lines] if lines else [None]
+        colours = colormaps["viridis"](np.linspace(0, 0.9, len(values)))
+        for value, colour, curve in zip(values, colours, sensitivity_curves(grid, across, lines), strict=True):
+            name = f"{axis_name(lines)} = {show(value)}" if lines else "all others at their best"
+            [line] = panel.plot(points, curve, color=colour, marker="o", markersize=4, linewidth=1.5)
+            labelled.setdefault(name, line)
+        _place_on(panel, points)
+        panel.set_xlabel(axis_name(across), fontsize=9)
+    figure.legend(
+        list(labelled.values()), list(labelled), loc="outside lower center", ncols=5, frameon=False, fontsize=9
+    )
+    return figure
+
+
+def regions(grids: Sequence[Grid], across: str) -> Figure:
+    """The sensitivity region: the band between the lines of all entropy scales, agents in rows."""
+    drawn = [grid for grid in grids if across in grid.axes and line_axis(grid) not in (None, across)]
+    figure, panels, agents, _ = _matrix_of_panels(drawn, 2.2)
+    styles = styles_of(agents)
+    for grid in drawn:
+        panel, (colour, _) = panels[grid.agent, grid.env], styles[grid.agent]
+        curves = sensitivity_curves(grid, across, line_axis(grid))
+        known = ~np.isnan(curves).all(axis=0)
+        points = np.array(grid.axes[across])[known]
+        low, high = np.nanmin(curves[:, known], axis=0), np.nanmax(curves[:, known], axis=0)
+        panel.fill_between(points, low, high, color=colour, alpha=0.35, linewidth=0)
+        for edge in (low, high):
+            panel.plot(points, edge, color=colour, linewidth=1)
+        _place_on(panel, grid.axes[across])
+        panel.set_xlabel(axis_name(across), fontsize=9)
+    return figure
+
+
+def variance(grids: Sequence[Grid]) -> Figure:
+    """One panel per environment: how much of the variance over the grid each set of hyperparameters explains."""
+    agents, envs = (
+        list(dict.fromkeys(names)) for names in zip(*((grid.agent, grid.env) for grid in grids), strict=True)
+    )
+    figure = Figure(figsize=(4.2 * len(envs) + 0.6, 0.55 * len(agents) + 1.9), dpi=150, layout="constrained")
+    panels = dict(zip(envs, figure.subplots(1, len(envs), squeeze=False, sharey=True)[0], strict=True))
+    names = list(dict.fromkeys(name for grid in grids for name in named_shares(grid)))
+    mains, others = ([name for name in names if (" × " in name) is joint] for joint in (False, True))
+    colours = dict(zip(mains, itertools.cycle(COLOURS), strict=False))
+    colours |= {name: str(grey) for name, grey in zip(others, np.linspace(0.35, 0.85, len(others)), strict=True)}
+    for grid in grids:
+        left = 0.0
+        for name, share in named_shares(grid).items():
+            panels[grid.env].barh(grid.agent, share, 0.8, left, color=colours[name], edgecolor="white", linewidth=0.5)
+            left += share
+    for env, panel in panels.items():
+        _dress(panel, env)
+        panel.set_xlabel("share of variance")
+        panel.set_xlim(0, 1)
+    panels[envs[0]].invert_yaxis()  # and with it the others, which share it
+    patches = [Patch(color=colours[name]) for name in names]
+    figure.legend(patches, names, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    return figure
+
+
+def named_shares(grid: Grid) -> dict[str, float]:
+    """The variance shares of a full grid by name: `critic step size α`, `α × τ`; the largest sets last."""
+    axes = list(grid.axes)
+    shares = variance_shares(grid.tensor(grid.means)) if grid.full else {}
+    return {
+        axis_name(axes[chosen[0]])
+        if len(chosen) == 1
+        else " × ".join(SYMBOLS.get(axes[axis], axes[axis].replace("_", " ")) for axis in chosen): share
+        for chosen, share in shares.items()
+    }
+
+
+def heat_maps(grids: Sequence[Grid]) -> Figure:
+    """Mean return of one agent over each pair of hyperparameters (rows), the others averaged, on each environment."""
+    pairs = list(dict.fromkeys(pair for grid in grids for pair in itertools.combinations(grid.axes, 2)))
+    figure = Figure(figsize=(3.4 * len(grids) + 0.6, 2.7 * len(pairs) + 0.5), dpi=150, layout="constrained")
+    panels = figure.subplots(len(pairs), len(grids), squeeze=False)
+    for (row, (first, second)), (column, grid) in itertools.product(enumerate(pairs), enumerate(grids)):
+        panel = panels[row, column]
+        panel.set_title(grid.env if row == 0 else "", fontsize=11)
+        if first in grid.axes and second in grid.axes:
+            image = _heat_map(panel, grid, first, second, grid.means, "cividis")
+            figure.colorbar(image, ax=panel, label="average return")
+        else:
+            panel.set_axis_off()
+    figure.suptitle(grids[0].agent, fontsize=12)
+    return figure
+
+
+def divergence(grids: Sequence[Grid]) -> Figure:
+    """The share of runs that diverged over two hyperparameters, the others averaged; agents in rows."""
+    drawn = [grid for grid in grids if len(grid.axes) > 1]
+    figure, panels, _, _ = _matrix_of_panels(drawn)
+    for panel in figure.axes:
+        panel.grid(visible=False)
+    for grid in drawn:
+        first, second = divergence_axes(grid)
+        panel = panels[grid.agent, grid.env]
+        left = bool(panel.get_ylabel())
+        image = _heat_map(panel, grid, first, second, grid.diverged.mean(axis=1), "Oranges", (0, 1))
+        panel.set_ylabel(f"{grid.agent}\n{axis_name(first)}" if left else "", fontsize=9)
+    figure.colorbar(image, ax=figure.axes, label="share of runs that diverged")
+    return figure
+
+
+def divergence_axes(grid: Grid) -> tuple[str, str]:
+    """The two hyperparameters over which divergence is shown: the step sizes if they vary."""
+    usual = [name for name in ("actor_step_size_scale", "critic_step_size") if name in grid.axes]
+    ordered = [*usual, *(name for name in grid.axes if name not in usual)]
+    return ordered[0], ordered[1]
+
+
+def _heat_map(
+    panel: Axes,
+    grid: Grid,
+    first: str,
+    second: str,
+    numbers: Floats,
+    colours: str,
+    limits: tuple[float | None, float | None] = (None, None),
+) -> AxesImage:
+    table = pair_means(grid, first, second, numbers)
+    image = panel.imshow(table, aspect="auto", origin="lower", cmap=colours, vmin=limits[0], vmax=limits[1])
+    panel.set_yticks(range(len(grid.axes[first])), [show(value) for value in grid.axes[first]], fontsize=8)
+    panel.set_xticks(
+        range(len(grid.axes[second])), [show(value) for value in grid.axes[second]], fontsize=8, rotation=45
+    )
+    panel.set_ylabel(axis_name(first), fontsize=9)
+    panel.set_xlabel(axis_name(second), fontsize=9)
+    return image
+
+
+def intervals(groups: Mapping[str, Mapping[str, Interval]], label: str, marked: float | None = None) -> Figure:
+    """Panels side by side, each with a line per name: an estimate and its interval."""
+    names = list(dict.fromkeys(name for group in groups.values() for name in group))
+    styles = styles_of(names)
+    figure = Figure(figsize=(4.2 * len(groups) + 1.5, 0.45 * len(names) + 1.3), dpi=150, layout="constrained")
+    for panel, (title, group) in zip(
+        figure.subplots(1, len(groups), squeeze=False, sharey=True)[0], groups.items(), strict=True
+    ):
+        _dress(panel, title)
+        for place, name in enumerate(names):
+            if name in group:
+                one, (colour, _) = group[name], styles[name]
+                panel.plot([one.low, one.high], [place, place], color=colour, linewidth=5, alpha=0.4)
+                panel.plot(one.estimate, place, "o", color=colour)
+        panel.set_yticks(range(len(names)), names)
+        panel.set_ylim(len(names) - 0.5, -0.5)
+        panel.set_xlabel(label)
+        if marked is not None:
+            panel.axvline(marked, color="0.4", linewidth=1, linestyle="--")
+    return figure
+
+
+def profiles(comparisons: Sequence[Comparison]) -> Figure:
+    """A panel per comparison: the share of each agent's runs whose score is above a threshold."""
+    figure = Figure(figsize=(4.8 * len(comparisons) + 0.4, 3.6), dpi=150, layout="constrained")
+    for panel, comparison in zip(figure.subplots(1, len(comparisons), squeeze=False)[0], comparisons, strict=True):
+        styles = styles_of(list(comparison.means))
+        _dress(panel, f"{comparison.kind} actions")
+        for one in comparison.profiles:
+            colour, dashes = styles[one.agent]
+            panel.plot(one.thresholds, one.share, color=colour, linestyle=dashes, linewidth=2, label=one.agent)
+            panel.fill_between(one.thresholds, one.low, one.high, color=colour, alpha=0.2, linewidth=0)
+        panel.set_xlabel("normalised score")
+        panel.set_ylim(-0.02, 1.02)
+        panel.legend(frameon=False, fontsize=9)
+    figure.axes[0].set_ylabel("share of runs above the score")
+    return figure

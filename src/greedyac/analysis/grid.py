@@ -19,6 +19,9 @@ from greedyac.hypers import show
 Whole = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
+USUAL_AXES = ("critic_step_size", "actor_step_size_scale", "entropy_scale", "entropy_step_size")
+"""The paper's hyperparameters, which come first, in its order."""
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -75,7 +78,7 @@ class Grid:
         return Grid(
             self.agent,
             self.env,
-            _axes(hypers),
+            axes_of(hypers),
             tuple(settings),
             hypers,
             self.seeds,
@@ -102,7 +105,7 @@ def _make_grid(agent: str, env: str, runs: pl.DataFrame) -> Grid:
     complete = there.group_by("setting_id").len().filter(pl.col("len") == len(common))["setting_id"]
     all_hypers = settings_of(runs)
     chosen = {setting: all_hypers[setting] for setting in complete}
-    axes = _axes(tuple(chosen.values()))
+    axes = axes_of(tuple(chosen.values()))
     order = sorted(chosen, key=lambda setting: ([chosen[setting][name] for name in axes], setting))
     rank = {setting: place for place, setting in enumerate(order)}
     place = pl.col("setting_id").replace_strict(rank, default=None, return_dtype=pl.Int64)
@@ -134,9 +137,13 @@ def _usual_seeds(asked: pl.Series) -> tuple[int, ...]:
     return max(sets, key=lambda seeds: (sets[seeds], len(seeds), seeds))
 
 
-def _axes(hypers: Sequence[dict[str, Any]]) -> dict[str, tuple[float, ...]]:
+def _rank(name: str) -> int:
+    return USUAL_AXES.index(name) if name in USUAL_AXES else len(USUAL_AXES)
+
+
+def axes_of(hypers: Sequence[dict[str, Any]]) -> dict[str, tuple[float, ...]]:
     """The numbers among hyperparameters that vary, with their values in order."""
-    names = sorted(set(itertools.chain.from_iterable(hypers)))
+    names = sorted(set(itertools.chain.from_iterable(hypers)), key=lambda name: (_rank(name), name))
     values: dict[str, list[Any]] = {name: [one.get(name) for one in hypers] for name in names}
     return {
         name: tuple(sorted(set(found)))

@@ -41,26 +41,25 @@ def choose(results: Results, by: By, best: Best = "store") -> tuple[list[Choice]
     """The choice for every agent on every environment (or kind of environments), and in words where there is none."""
     runs = with_values(results.tuning())
     known = best_returns(runs, best)
-    by_kind: dict[tuple[str, str], list[Grid]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Grid]] = defaultdict(list)
     for grid in make_grids(runs):
-        by_kind[kind_of(grid.env), grid.agent].append(grid)
+        groups[grid.env if by == "env" else kind_of(grid.env), grid.agent].append(grid)
     choices, notes = [], []
-    for (kind, agent), grids in by_kind.items():
-        for group in [[grid] for grid in grids] if by == "env" else [grids]:
-            where = group[0].env if by == "env" else f"the {kind}-action environments"
+    for (place, agent), group in groups.items():
+        where = place if by == "env" else f"the {place}-action environments"
+        if unscored := [grid.env for grid in group if by == "kind" and not known.get(grid.env)]:
+            notes.append(f"no setting of {agent} was chosen for {where}: no score is defined on {unscored[0]}")
+            continue
+        same = same_settings(group)
+        if not same[0].settings:
             tuned = " on the tuning seeds" if results.tuning_seeds else ""
-            if unscored := [grid.env for grid in group if by == "kind" and not known.get(grid.env)]:
-                notes.append(f"no setting of {agent} was chosen across {where}: no score is defined on {unscored[0]}")
-                continue
-            same = same_settings(group)
-            if not same[0].settings:
-                notes.append(f"no setting of {agent} was chosen for {where}: none is complete{tuned}")
-                continue
-            choices.append(_choice(by, kind, same, *_scores(same, runs, by, best)))
+            notes.append(f"no setting of {agent} was chosen for {where}: none is complete{tuned}")
+            continue
+        choices.append(_choice(by, same, *_scores(same, runs, by, best)))
     return choices, notes
 
 
-def _choice(by: By, kind: str, grids: list[Grid], scores: Floats, samples: Floats) -> Choice:
+def _choice(by: By, grids: list[Grid], scores: Floats, samples: Floats) -> Choice:
     wins = np.bincount(samples.argmax(axis=1), minlength=len(scores)) / len(samples)
     first, best = grids[0], int(scores.argmax())
     rivals = pl.DataFrame(
@@ -75,7 +74,7 @@ def _choice(by: By, kind: str, grids: list[Grid], scores: Floats, samples: Float
     return Choice(
         by,
         first.agent,
-        kind,
+        kind_of(first.env),
         tuple(grid.env for grid in grids),
         first.settings[best],
         first.describe(best),
@@ -120,7 +119,7 @@ def _indistinguishable(wins: Floats, best: int) -> list[bool]:
     return [place in chosen for place in range(len(wins))]
 
 
-class Report(NamedTuple):
+class Reported(NamedTuple):
     """The runs by which a choice is reported on one environment."""
 
     choice: Choice
@@ -135,7 +134,7 @@ class Report(NamedTuple):
     """Whether the setting was chosen among several on these very runs."""
 
 
-def reported(results: Results, choices: Sequence[Choice]) -> list[Report]:
+def reported(results: Results, choices: Sequence[Choice]) -> list[Reported]:
     """The runs of every chosen setting on seeds that the selection did not see, or else on those it saw."""
     runs = with_values(results.runs)
     reports = []
@@ -149,6 +148,6 @@ def reported(results: Results, choices: Sequence[Choice]) -> list[Report]:
             used = others if fresh else own.filter("tuning") if results.tuning_seeds else own
             optimistic = not fresh and choice.compared > 1
             reports.append(
-                Report(choice, env, used.filter(pl.col("value").is_not_null()), used.height, fresh, optimistic)
+                Reported(choice, env, used.filter(pl.col("value").is_not_null()), used.height, fresh, optimistic)
             )
     return reports

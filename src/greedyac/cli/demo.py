@@ -47,7 +47,7 @@ def run(options: Any) -> int:
             summaries.append(
                 write_result(TrainResult(result.curves[part], result.policies[part], None), output.staging / name)
             )
-        learning_curves(result.curves).savefig(output.staging / "curves.png")
+        learning_curves(result.curves, single_runs=True).savefig(output.staging / "curves.png")
         output.publish(complete=True)
     print_summary(Console(highlight=False), summaries)
     print(f"written to {out}/: curves.png, and for each agent and environment a folder with results and checkpoints")

@@ -4,7 +4,7 @@ import contextlib
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ from greedyac.training.checkpoint import save_checkpoint
 from greedyac.training.train import TrainResult
 
 _OURS = ("summary.json", "curves.parquet", "curves.png", "seed-*.safetensors")
+_LAST = ("summary.json", "report.html")
+"""What a reader looks at first is put in place last."""
 
 
 def first_free(stem: str) -> Path:
@@ -35,29 +37,33 @@ class Output:
     staging: Path
     out: Path
     overwrite: bool
+    ours: Sequence[str]
 
     def publish(self, complete: bool) -> None:
         """Move the files to `out`, in place of an older result; an incomplete one never replaces another."""
-        if _results(self.out) and not (self.overwrite and complete):
+        if _results(self.out, self.ours) and not (self.overwrite and complete):
             self.out = first_free(f"{self.out}-{'new' if complete else 'incomplete'}")
             self.out.mkdir(parents=True)
-        fresh = sorted(self.staging.iterdir(), key=lambda path: path.name == "summary.json")  # the summary comes last
-        for path in fresh:
-            path.replace(self.out / path.name)
-        for path in set(_results(self.out)) - {self.out / path.name for path in fresh}:
+        fresh = sorted(path for path in self.staging.rglob("*") if path.is_file())
+        fresh.sort(key=lambda path: path.name in _LAST)
+        targets = [self.out / path.relative_to(self.staging) for path in fresh]
+        for path, target in zip(fresh, targets, strict=True):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(target)
+        for path in set(_results(self.out, self.ours)) - set(targets):
             path.unlink()
 
 
 @contextmanager
-def output_folder(out: Path, overwrite: bool) -> Iterator[Output]:
-    """A staging folder inside `out`, to be filled and then published.
+def output_folder(out: Path, overwrite: bool, ours: Sequence[str] = _OURS) -> Iterator[Output]:
+    """A staging folder inside `out`, to be filled and then published; `ours` are patterns of an older result's files.
 
     Refuses, before anything is trained, a folder that holds a result (unless `overwrite`) or can't be written. Without
     `publish`, `out` is left as it was.
     """
     created: list[Path] = []
     try:
-        held = _results(out)
+        held = _results(out, ours)
         if held and not overwrite:
             known = f"already holds a result ({held[0].name}); --overwrite replaces it"
             raise InputError(f"output folder {str(out)!r} {known}")
@@ -68,7 +74,7 @@ def output_folder(out: Path, overwrite: bool) -> Iterator[Output]:
         _remove_empty(created)
         raise InputError(f"output folder {str(out)!r} can't be written: {error.strerror}") from None
     try:
-        yield Output(staging, out, overwrite)
+        yield Output(staging, out, overwrite, ours)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         _remove_empty(created)
@@ -81,8 +87,8 @@ def _remove_empty(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def _results(out: Path) -> list[Path]:
-    return sorted(path for pattern in _OURS for path in out.glob(pattern))
+def _results(out: Path, ours: Sequence[str]) -> list[Path]:
+    return sorted(path for pattern in ours for path in out.glob(pattern))
 
 
 def write_result(result: TrainResult, folder: Path) -> dict[str, Any]:
@@ -92,7 +98,7 @@ def write_result(result: TrainResult, folder: Path) -> dict[str, Any]:
         save_checkpoint(folder / f"seed-{policy.run.seed}.safetensors", policy.run, policy.state.actor)
     result.curves.write_parquet(folder / "curves.parquet")
     (folder / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
-    learning_curves(result.curves).savefig(folder / "curves.png")
+    learning_curves(result.curves, single_runs=True).savefig(folder / "curves.png")
     return summary
 
 

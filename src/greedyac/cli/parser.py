@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,6 +15,8 @@ COMMANDS = {
     "eval": "run episodes with a trained policy and print their returns",
     "sweep": "run what a study asks for and the store does not hold yet; go on after any interruption",
     "status": "say how much of what was asked for a store holds",
+    "select": "choose the best settings of a store and write them as a study on other seeds",
+    "report": "turn a store into an interactive page, figures and tables",
     "rerun": "run one run of a store again, with diagnostics of every step, and compare bit for bit",
     "store": "check every file of a store, or merge many files into few",
     "agents": "list the agents with every hyperparameter, its range, default and meaning",
@@ -74,6 +76,24 @@ def folder(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("'' is not allowed; allowed: the path of a folder")
     return Path(text)
+
+
+def file(text: str) -> Path:
+    """A file's path; an empty one is most likely an unset variable."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("'' is not allowed; allowed: the path of a file")
+    return Path(text)
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """A text that is one of these words."""
+
+    def check(text: str) -> str:
+        if text not in allowed:
+            raise argparse.ArgumentTypeError(str(unknown("value", text, allowed)))
+        return text
+
+    return check
 
 
 def whole_number(text: str) -> int:

@@ -1,0 +1,221 @@
+"""The interactive page: one HTML file with everything in it, which needs no network and no server.
+
+Text and tables are written here; the figures are drawn in the browser by `assets/page.js` from numbers computed here.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from html import escape
+from importlib import resources
+from typing import Any
+
+import polars as pl
+
+from greedyac.analysis.gallery import BY_WORDS
+from greedyac.analysis.payload import make_payload
+from greedyac.analysis.report import Analysis
+from greedyac.analysis.stats import Interval
+from greedyac.analysis.words import brief, listed, summary, with_interval
+
+NAMES = ("env", "agent", "first", "second", "average_return", "seeds")
+"""Columns of tables that are not to be broken into lines."""
+
+
+def make_page(found: Analysis, tables: Mapping[str, pl.DataFrame], title: str) -> str:
+    """The whole page."""
+    from plotly.offline import get_plotlyjs  # only here: it takes a moment
+
+    data, curves = make_payload(found)
+    sections = _sections(found, tables, data)
+    parts = {
+        "title": escape(title),
+        "about": escape(_about(found)),
+        "contents": "".join(f'<a href="#{name}">{escape(heading)}</a>' for name, heading, _ in sections),
+        "sections": "".join(f'<h2 id="{name}">{escape(head)}</h2>{body}' for name, head, body in sections),
+        "footer": _footer(found),
+        "style": _asset("page.css"),
+        "script": _asset("page.js"),
+        "plotly": _packed(get_plotlyjs().encode()),
+        "data": _packed(json.dumps(data, allow_nan=False).encode()),
+        "curves": _packed(curves.tobytes()),
+    }
+    first, *pieces = _asset("page.html").split("{{")
+    split = (piece.partition("}}") for piece in pieces)
+    return first + "".join(parts[name] + rest for name, _, rest in split)
+
+
+def _asset(name: str) -> str:
+    return (resources.files("greedyac.analysis") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _packed(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, 6, mtime=0)).decode()
+
+
+def _about(found: Analysis) -> str:
+    runs, studies = found.results.runs, found.results.studies
+    asked = f"of {listed(list(studies))}; " if studies else ""
+    agents, envs = runs["agent"].n_unique(), runs["env"].n_unique()
+    return f"{runs.height:,} runs {asked}{agents} agents, {envs} environments."
+
+
+def _footer(found: Analysis) -> str:
+    made = found.results.runs.select("versions", "cpu").drop_nulls().unique().sort("versions", "cpu")
+    told = [
+        f"{', '.join(f'{name} {version}' for name, version in json.loads(versions).items())}; {cpu}"
+        for versions, cpu in made.rows()
+    ]
+    return f"<p>Runs made with: {escape(' | '.join(told) or 'unknown software')}.</p>"
+
+
+def _sections(
+    found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapping[str, Any]
+) -> list[tuple[str, str, str]]:
+    """Anchor, heading and content of each part of the page."""
+    sections = [("summary", "What the numbers show", _summary(found))]
+    curves = _figure("learning-curves") if data["curves"] else "<p>No run finished an episode.</p>"
+    left = data["curvesLeftOut"]
+    note = (
+        f'<p class="faint">The page holds the curves of the best settings; those of {left:,} more are in the store.</p>'
+    )
+    sections.append(("curves", "Learning curves", curves + (note if left else "")))
+    if "results" in tables:
+        sections.append(("results", "Results", _results(tables["results"])))
+    if any(choice.compared > 1 for choice in found.choices):
+        sections.append(("selection", "Selection", _selection(tables["selection"], found)))
+    sections.append(("sensitivity-part", "Sensitivity", _sensitivity(tables, data)))
+    if data["comparisons"]:
+        sections.append(("comparison-part", "Comparison of agents", _figure("comparison") + _compared(tables)))
+    sections.append(("inventory", "What is there", _table(tables["inventory"], "Runs by what became of them.")))
+    return sections
+
+
+def _summary(found: Analysis) -> str:
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in summary(found))
+    return f"<ul>{items}</ul>"
+
+
+def _figure(name: str) -> str:
+    inside = (
+        '<div class="controls"></div><div class="plot"></div><figcaption></figcaption><div class="downloads"></div>'
+    )
+    return f'<figure id="{name}">{inside}</figure>'
+
+
+def _results(results: pl.DataFrame) -> str:
+    parts = []
+    columns = ["env", "agent", "setting", "average_return", "standard_error", "low", "high", "final_return", "runs"]
+    for (by,), rows in results.group_by("by", maintain_order=True):
+        frame = _with_intervals(rows.select([*columns, "runs_asked", "diverged", "seeds"]), {"average_return": ""})
+        caption = f"Settings tuned {BY_WORDS[str(by)]}: mean average return over runs, 95 % bootstrap interval."
+        optimistic = " Chosen and reported on the same seeds: optimistic." if rows["optimistic"].any() else ""
+        parts.append(_table(frame, caption + optimistic))
+    return "".join(parts)
+
+
+def _selection(selection: pl.DataFrame, found: Analysis) -> str:
+    columns = [
+        "envs",
+        "agent",
+        "setting",
+        "score",
+        "seeds",
+        "settings_compared",
+        "settings_left_out",
+        "indistinguishable",
+    ]
+    best = "the paper's table" if found.best == "paper" else "the highest return of any episode of the runs it sees"
+    told = {
+        "env": "By the mean average return on each environment.",
+        "kind": f"By the mean over environments of the score 1 − (best − value)/|best|, with best from {best}.",
+    }
+    parts = [
+        _table(part.select(columns), told[str(by)]) for (by,), part in selection.group_by("by", maintain_order=True)
+    ]
+    words = "Indistinguishable: the fewest settings that together win 95 % of selections repeated on resampled seeds."
+    return f"{''.join(parts)}<p class='faint'>{words} All settings: <code>tables/rivals.csv</code>.</p>"
+
+
+def _sensitivity(tables: Mapping[str, pl.DataFrame], data: Mapping[str, Any]) -> str:
+    if not data["sensitivity"]:
+        return "<p>No hyperparameter varies between complete settings of an agent on an environment.</p>"
+    body = _figure("sensitivity")
+    if "regions" in tables:
+        words = "Sensitivity regions: mean height of the band between the entropy scales' lines, as return and scores."
+        body += _table(tables["regions"], words)
+    if "measures" in tables:
+        words = (
+            "Φ: what one setting for all environments of a kind costs against the best for each, in score. Effective "
+            "dimensionality: how many hyperparameters must be tuned per environment to keep 95 % of the score of "
+            "tuning all (none is given where that score is not positive). 95 % bootstrap intervals."
+        )
+        names = {"phi": "phi_", "effective_dimensionality": "effective_dimensionality_"}
+        body += _table(_with_intervals(tables["measures"].drop("envs"), names).rename({"phi": "Φ"}), words)
+    shares = tables["near_best"].select(
+        "env",
+        "agent",
+        "settings",
+        "own_best",
+        *(_percent(f"within_{near}_percent_of_own_best", near) for near in (5, 10, 25)),
+        "any_best",
+        *(_percent(f"within_{near}_percent_of_any_best", near, " ") for near in (5, 10, 25)),
+    )
+    words = "Shares of settings with a mean within 5, 10, 25 % of the agent's own best, and of the best of any agent."
+    body += _table(shares, words)
+    if data["variance"]:
+        body += _figure("variance")
+    else:
+        body += "<p>No variance shares: they need every combination of the values, and returns that differ.</p>"
+    return body + (_figure("heat-maps") if data["pairs"] else "")
+
+
+def _compared(tables: Mapping[str, pl.DataFrame]) -> str:
+    frame = _with_intervals(tables["interquartile_means"].drop("envs"), {"interquartile_mean": ""})
+    means = _table(frame, "Interquartile means of the normalised score, with 95 % intervals.")
+    words = (
+        "Probability that a run of the first agent is better than one of the second; difference of interquartile means."
+    )
+    names = {"improvement": "improvement_", "difference": "difference_"}
+    return means + _table(_with_intervals(tables["improvement"], names), words)
+
+
+def _with_intervals(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    """The frame with the ends of intervals, whose columns have these prefixes, in the columns of the estimates."""
+    texts = {
+        name: [
+            None if row[name] is None else with_interval(Interval(row[name], row[f"{prefix}low"], row[f"{prefix}high"]))
+            for row in frame.iter_rows(named=True)
+        ]
+        for name, prefix in names.items()
+    }
+    ends = [f"{prefix}{end}" for prefix in names.values() for end in ("low", "high")]
+    return frame.with_columns(pl.Series(name, text, pl.String) for name, text in texts.items()).drop(ends)
+
+
+def _percent(column: str, near: int, mark: str = "") -> pl.Expr:
+    return (pl.col(column) * 100).round(0).cast(pl.Int64).cast(pl.String).add(" %").alias(f"{mark}within {near} %")
+
+
+def _table(frame: pl.DataFrame, caption: str) -> str:
+    numbers = {name for name, dtype in frame.schema.items() if dtype.is_numeric()}
+    marks = {
+        name: ' class="number"' if name in numbers else ' class="name"' if name in NAMES else ""
+        for name in frame.columns
+    }
+    head = "".join(f"<th{marks[name]}>{escape(name.replace('_', ' '))}</th>" for name in frame.columns)
+    rows = (
+        "<tr>" + "".join(f"<td{marks[name]}>{escape(_cell(value))}</td>" for name, value in row.items()) + "</tr>"
+        for row in frame.iter_rows(named=True)
+    )
+    body = f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<div class="table"><table>{body}</table></div>'
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return brief(value) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

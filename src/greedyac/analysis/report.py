@@ -1,0 +1,272 @@
+"""Everything that a report says, computed once: from results to frames. Figures, words and the page only show it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from greedyac.analysis.compare import Comparison, compare
+from greedyac.analysis.grid import Grid, make_grids
+from greedyac.analysis.load import STATUSES, Results, curves_of, with_values
+from greedyac.analysis.scores import Best, Scales, paper_scales, percentile_scales
+from greedyac.analysis.select import BYS, Choice, Reported, choose, reported
+from greedyac.analysis.sensitivity import (
+    Measures,
+    line_axis,
+    measures,
+    region_width,
+    sensitivity_curves,
+    shares_near_best,
+    variance_shares,
+)
+from greedyac.analysis.stats import Band, band_of, percentile_interval, resampled_means, standard_error
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the runs of a store show."""
+
+    results: Results
+    best: Best
+    choices: Sequence[Choice]
+    reported: Sequence[Reported]
+    comparisons: Sequence[Comparison]
+    grids: Sequence[Grid]
+    scales: Mapping[str, Scales]
+    """Score → environment → how it is computed there."""
+    notes: Sequence[str]
+    """What could not be said, and why."""
+
+    @cached_property
+    def measures(self) -> list[Measures]:
+        """Φ and effective dimensionality."""
+        return measures(self.grids, self.scales)
+
+    @cached_property
+    def swept(self) -> list[Grid]:
+        """The grids with more than one setting."""
+        return [grid for grid in self.grids if len(grid.settings) > 1]
+
+    def chosen(self, by: str) -> list[Reported]:
+        """The reported runs of one way of choosing."""
+        return [one for one in self.reported if one.choice.by == by]
+
+
+def analyse(results: Results, best: Best = "store") -> Analysis:
+    """Select on the tuning seeds, report on the others, compare, and measure sensitivity."""
+    choices: list[Choice] = []
+    notes: list[str] = []
+    for by in BYS:
+        chosen, unsaid = choose(results, by, best)
+        several = [choice for choice in chosen if by == "env" or len(choice.envs) > 1]
+        choices += several
+        notes += [note for note in unsaid if by == "env" or several]
+    runs = with_values(results.runs)
+    scales = {"paper": paper_scales(results.tuning(), best), "percentile": percentile_scales(runs)}
+    shown = reported(results, choices)
+    comparisons, unsaid = compare(shown, scales["paper"])
+    return Analysis(
+        results, best, choices, shown, comparisons, make_grids(runs), scales, list(dict.fromkeys([*notes, *unsaid]))
+    )
+
+
+def tables(found: Analysis, band: Band = "standard-error") -> dict[str, pl.DataFrame]:
+    """Every number of the report, by the name of its file."""
+    made = {
+        "inventory": inventory(found.results.runs),
+        "selection": _frame(map(_selection_row, found.choices)),
+        "rivals": _frame(row for choice in found.choices for row in _rival_rows(choice)),
+        "results": _frame(map(_result_row, found.reported)),
+        "learning_curves": _learning_curves(found.reported, band),
+        "settings": _frame(row for grid in found.swept for row in _setting_rows(grid)),
+        "sensitivity_curves": _frame(row for grid in found.swept for row in _curve_rows(grid)),
+        "regions": _frame(row for grid in found.swept for row in _region_rows(grid, found.scales)),
+        "near_best": _frame(_near_best_rows(found.swept)),
+        "variance_shares": _frame(row for grid in found.swept for row in _variance_rows(grid)),
+        "measures": _frame(map(_measure_row, found.measures)),
+        "interquartile_means": _frame(row for one in found.comparisons for row in _mean_rows(one)),
+        "improvement": _frame(row for one in found.comparisons for row in _pair_rows(one)),
+        "profiles": _frame(row for one in found.comparisons for row in _profile_rows(one)),
+    }
+    return {name: frame for name, frame in made.items() if not frame.is_empty()}
+
+
+def _frame(rows: Iterator[dict[str, Any]] | map) -> pl.DataFrame:  # type: ignore[type-arg]
+    return pl.DataFrame(list(rows), infer_schema_length=None)
+
+
+def inventory(runs: pl.DataFrame) -> pl.DataFrame:
+    """How many runs of each agent on each environment were asked for, and what became of them."""
+    counts = [(pl.col("status") == status).sum().alias(status) for status in STATUSES]
+    return runs.group_by("env", "agent", maintain_order=True).agg(pl.len().alias("runs"), *counts)
+
+
+def _selection_row(choice: Choice) -> dict[str, Any]:
+    return {
+        "by": choice.by,
+        "kind": choice.kind,
+        "envs": ", ".join(choice.envs),
+        "agent": choice.agent,
+        "setting_id": choice.setting_id,
+        "setting": choice.setting,
+        "score": choice.score,
+        "seeds": len(choice.seeds),
+        "settings_compared": choice.compared,
+        "settings_left_out": choice.left_out,
+        "indistinguishable": int(choice.rivals["indistinguishable"].sum()),
+    }
+
+
+def _rival_rows(choice: Choice) -> Iterator[dict[str, Any]]:
+    about = {"by": choice.by, "envs": ", ".join(choice.envs), "agent": choice.agent}
+    return ({**about, **row} for row in choice.rivals.iter_rows(named=True))
+
+
+def _result_row(one: Reported) -> dict[str, Any]:
+    values = one.runs["value"].to_numpy()
+    low, high = percentile_interval(resampled_means(values))
+    final = one.runs["final_return"].mean()
+    return {
+        "by": one.choice.by,
+        "kind": one.choice.kind,
+        "env": one.env,
+        "agent": one.choice.agent,
+        "setting_id": one.choice.setting_id,
+        "setting": one.choice.setting,
+        "runs": len(values),
+        "runs_asked": one.asked,
+        "diverged": int((one.runs["status"] == "diverged").sum()),
+        "seeds": "fresh" if one.fresh else "tuning" if one.runs["tuning"].any() else "all",
+        "optimistic": one.optimistic,
+        "average_return": float(values.mean()),
+        "standard_error": float(standard_error(values)) if len(values) > 1 else None,
+        "low": float(low),
+        "high": float(high),
+        "final_return": final,
+    }
+
+
+def _learning_curves(reported: Sequence[Reported], band: Band) -> pl.DataFrame:
+    frames = []
+    for one in reported:
+        mean, low, high = band_of(curves_of(one.runs), band)
+        steps = (np.arange(len(mean)) + 1) * one.runs["curve_steps"][0]
+        about = {"by": one.choice.by, "env": one.env, "agent": one.choice.agent, "band": band}
+        numbers = pl.DataFrame({"step": steps, "mean": mean, "low": low, "high": high})
+        frames.append(numbers.select(*(pl.lit(text).alias(name) for name, text in about.items()), pl.all()))
+    return pl.concat(frames) if frames else pl.DataFrame()
+
+
+def _setting_rows(grid: Grid) -> Iterator[dict[str, Any]]:
+    errors = standard_error(grid.values.T)
+    for place, (setting, mean) in enumerate(zip(grid.settings, grid.means, strict=True)):
+        yield {
+            "env": grid.env,
+            "agent": grid.agent,
+            "setting_id": setting,
+            "setting": grid.describe(place),
+            "runs": len(grid.seeds),
+            "average_return": float(mean),
+            "standard_error": float(errors[place]) if len(grid.seeds) > 1 else None,
+            "diverged": int(grid.diverged[place].sum()),
+        }
+
+
+def _curve_rows(grid: Grid) -> Iterator[dict[str, Any]]:
+    for across in grid.axes:
+        lines = line_axis(grid) if line_axis(grid) != across else None
+        curves = sensitivity_curves(grid, across, lines)
+        for value, curve in zip(grid.axes[lines] if lines else [None], curves, strict=True):
+            for point, mean in zip(grid.axes[across], curve, strict=True):
+                yield {
+                    "env": grid.env,
+                    "agent": grid.agent,
+                    "hyperparameter": across,
+                    "value": float(point),
+                    "line": lines,
+                    "line_value": value,
+                    "average_return": float(mean),
+                }
+
+
+def _region_rows(grid: Grid, scores: Mapping[str, Scales]) -> Iterator[dict[str, Any]]:
+    lines = line_axis(grid)
+    for across in grid.axes:
+        if lines is None or across == lines:
+            continue
+        curves = sensitivity_curves(grid, across, lines)
+        widths = {
+            f"{score}_score": region_width(scale(curves)) if (scale := scales.get(grid.env)) else None
+            for score, scales in scores.items()
+        }
+        about = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines}
+        yield {**about, "mean_width": region_width(curves), **widths}
+
+
+def _near_best_rows(grids: Sequence[Grid]) -> Iterator[dict[str, Any]]:
+    best = {env: max(grid.means.max() for grid in grids if grid.env == env) for env in {grid.env for grid in grids}}
+    for grid in grids:
+        row = {"env": grid.env, "agent": grid.agent, "settings": len(grid.settings)}
+        for whose, reference in (("own", grid.means.max()), ("any", best[grid.env])):
+            shares = shares_near_best(grid.means, reference)
+            names = (f"within_{percent}_percent_of_{whose}_best" for percent in (5, 10, 25))
+            row |= {f"{whose}_best": float(reference), **dict(zip(names, shares, strict=True))}
+        yield row
+
+
+def _variance_rows(grid: Grid) -> Iterator[dict[str, Any]]:
+    axes = list(grid.axes)
+    shares = variance_shares(grid.tensor(grid.means)) if grid.full else {}
+    for chosen, share in shares.items():
+        names = " × ".join(axes[axis] for axis in chosen)
+        yield {"env": grid.env, "agent": grid.agent, "hyperparameters": names, "share": share}
+
+
+def _measure_row(one: Measures) -> dict[str, Any]:
+    dimension = one.effective_dimensionality
+    return {
+        "kind": one.kind,
+        "agent": one.agent,
+        "score": one.score,
+        "envs": ", ".join(one.envs),
+        "settings": one.settings,
+        "hyperparameters": one.hyperparameters,
+        "phi": one.phi.estimate,
+        "phi_low": one.phi.low,
+        "phi_high": one.phi.high,
+        "effective_dimensionality": dimension.estimate if dimension else None,
+        "effective_dimensionality_low": dimension.low if dimension else None,
+        "effective_dimensionality_high": dimension.high if dimension else None,
+    }
+
+
+def _mean_rows(one: Comparison) -> Iterator[dict[str, Any]]:
+    for agent, mean in one.means.items():
+        about = {"by": one.by, "kind": one.kind, "envs": ", ".join(one.envs), "agent": agent}
+        interval = {"interquartile_mean": mean.estimate, "low": mean.low, "high": mean.high}
+        yield {**about, **interval, "runs": sum(one.runs.values()), "optimistic": one.optimistic}
+
+
+def _pair_rows(one: Comparison) -> Iterator[dict[str, Any]]:
+    for pair in one.pairs:
+        about = {"by": one.by, "kind": one.kind, "first": pair.first, "second": pair.second}
+        better, apart = pair.improvement, pair.difference
+        yield {
+            **about,
+            "improvement": better.estimate,
+            "improvement_low": better.low,
+            "improvement_high": better.high,
+            "difference": apart.estimate,
+            "difference_low": apart.low,
+            "difference_high": apart.high,
+        }
+
+
+def _profile_rows(one: Comparison) -> Iterator[dict[str, Any]]:
+    for profile in one.profiles:
+        for point in zip(profile.thresholds, profile.share, profile.low, profile.high, strict=True):
+            numbers = dict(zip(("threshold", "share", "low", "high"), map(float, point), strict=True))
+            yield {"by": one.by, "kind": one.kind, "agent": profile.agent, **numbers}

@@ -1,0 +1,82 @@
+"""`greedyac select`: the best settings of a store, as a study on seeds that the selection did not see."""
+
+from typing import Any
+
+from greedyac.cli.parser import Parser, file, folder, one_of, whole_number
+from greedyac.errors import InputError
+
+
+def add_arguments(parser: Parser, given: list[str]) -> None:
+    """Options of the command."""
+    parser.add_argument("--store", type=folder, required=True, metavar="DIR", help="folder that keeps the results")
+    parser.add_argument(
+        "--by",
+        type=one_of("env", "kind"),
+        required=True,
+        metavar="env|kind",
+        help="a setting for each environment, or one for all with the same kind of actions",
+    )
+    parser.add_argument("--out", type=file, required=True, metavar="FILE", help="study to write, as in best.toml")
+    parser.add_argument(
+        "--seeds", metavar="LIST", help="its seeds (default: the store's others, or else the 30 after the last)"
+    )
+    add_choices(parser)
+    parser.add_argument("--overwrite", action="store_true", help="replace the file if it is there")
+
+
+def add_choices(parser: Parser) -> None:
+    """Options of all commands that read a store to analyse it."""
+    parser.add_argument("--study", metavar="NAME", help="only the runs of this study (default: all in the store)")
+    parser.add_argument("--steps", type=whole_number, metavar="N", help="only runs of this length")
+    parser.add_argument(
+        "--best",
+        type=one_of("store", "paper"),
+        default="store",
+        metavar="store|paper",
+        help="near-optimal returns for the normalised score: the highest of any run, or the paper's table",
+    )
+
+
+def run(options: Any) -> int:
+    """Choose, write, and say what was chosen."""
+    from greedyac.analysis.load import load
+    from greedyac.analysis.second_stage import fresh_seeds, second_stage
+    from greedyac.analysis.select import choose
+    from greedyac.training.files import write_atomically
+    from greedyac.training.runs import parse_seeds
+
+    if options.out.suffix != ".toml":
+        raise InputError(f"the file {str(options.out)!r} is not allowed; allowed: a name that ends in .toml")
+    if options.out.exists() and not options.overwrite:
+        raise InputError(f"the file {str(options.out)!r} is there already; --overwrite replaces it")
+    given = parse_seeds(options.seeds) if options.seeds is not None else None
+    results = load(options.store, options.study, options.steps)
+    choices, notes = choose(results, options.by, options.best)
+    if not choices:
+        raise InputError(notes[0])
+    notes += _left_out(choices)
+    study = second_stage(results, choices, fresh_seeds(results, given), notes)
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(options.out, study.text.encode())
+    except OSError as error:
+        raise InputError(f"the file {str(options.out)!r} can't be written: {error.strerror}") from None
+    for choice in choices:
+        rivals = int(choice.rivals["indistinguishable"].sum()) - 1
+        print(f"{choice.agent} on {', '.join(choice.envs)}: {choice.setting}")
+        print(f"  best of {choice.compared} with {choice.score:.4g}; {rivals} others can't be told from it")
+    for note in (*results.faults, *notes):
+        print(f"note: {note}")
+    if not results.tuning_seeds:
+        print("note: no study here names tuning seeds: all seeds were used to choose")
+    print(f"written to {options.out}: {len(study.cases)} settings × {len(study.seeds)} seeds")
+    print(f"next: greedyac sweep {options.out} --store {options.store}")
+    return 0
+
+
+def _left_out(choices: list[Any]) -> list[str]:
+    return [
+        f"{choice.left_out} settings of {choice.agent} took no part for {', '.join(choice.envs)}: they lack runs"
+        for choice in choices
+        if choice.left_out
+    ]
