@@ -76,14 +76,15 @@ def compare(reports: Sequence[Reported], scales: Scales) -> tuple[list[Compariso
         envs = list(dict.fromkeys(report.env for report in group))
         for env in [env for env in envs if any((env, agent) not in runs for agent in agents)]:
             envs.remove(env)
-            notes.append(f"{env} is not in the comparison of {', '.join(agents)}: not all of them were run there")
+            notes.append(f"{env} is not in the comparison of {', '.join(agents)}: not all of them have results there")
         for env in [env for env in envs if scales.get(env) is None]:
             envs.remove(env)
             notes.append(f"{env} is not in the comparison of agents: no score is defined there")
         seeds = {env: _common_seeds([runs[env, agent] for agent in agents]) for env in envs}
-        for env in [env for env in envs if not seeds[env]]:
+        for env in [env for env in envs if len(seeds[env]) < 2]:
             envs.remove(env)
-            notes.append(f"{env} is not in the comparison of {', '.join(agents)}: they have no seed in common there")
+            few = "one seed" if seeds[env] else "no seed"
+            notes.append(f"{env} is not in the comparison of {', '.join(agents)}: they have {few} in common there")
         if envs:
             scores = [[_scores(runs[env, agent], seeds[env], scales, env) for env in envs] for agent in agents]
             optimistic = any(report.optimistic for report in group if report.env in envs)

@@ -184,7 +184,7 @@ def curves_of(runs: pl.DataFrame) -> Floats:
 
     The curve of a run that diverged is its value all along, so that means of curves and of values agree.
     """
-    matrix = runs["curve"].explode().to_numpy().astype(np.float64).reshape(runs.height, -1)
+    matrix = runs["curve"].explode().to_numpy().astype(np.float64).reshape(runs.height, -1 if runs.height else 0)
     places = np.where(np.isnan(matrix), 0, np.arange(matrix.shape[1]))
     matrix = np.take_along_axis(matrix, np.maximum.accumulate(places, axis=1), axis=1)
     diverged = (runs["status"] == "diverged").to_numpy()

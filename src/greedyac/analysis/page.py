@@ -19,7 +19,7 @@ from greedyac.analysis.report import Analysis
 from greedyac.analysis.stats import Interval
 from greedyac.analysis.words import brief, listed, summary, with_interval
 
-NAMES = ("env", "agent", "first", "second", "average_return", "seeds")
+NAMES = ("env", "agent", "first", "second", "average_return", "interquartile_mean", "improvement", "difference", "Φ")
 """Columns of tables that are not to be broken into lines."""
 
 
@@ -75,7 +75,7 @@ def _sections(
 ) -> list[tuple[str, str, str]]:
     """Anchor, heading and content of each part of the page."""
     sections = [("summary", "What the numbers show", _summary(found))]
-    curves = _figure("learning-curves") if data["curves"] else "<p>No run finished an episode.</p>"
+    curves = _figure("learning-curves") if data["curves"] else "<p>No run has a return.</p>"
     left = data["curvesLeftOut"]
     note = (
         f'<p class="faint">The page holds the curves of the best settings; those of {left:,} more are in the store.</p>'
@@ -93,8 +93,11 @@ def _sections(
 
 
 def _summary(found: Analysis) -> str:
-    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in summary(found))
-    return f"<ul>{items}</ul>"
+    parts = (
+        f"<h3>{escape(heading)}</h3><ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
+        for heading, sentences in summary(found).items()
+    )
+    return "".join(parts)
 
 
 def _figure(name: str) -> str:
@@ -185,13 +188,18 @@ def _with_intervals(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFra
     """The frame with the ends of intervals, whose columns have these prefixes, in the columns of the estimates."""
     texts = {
         name: [
-            None if row[name] is None else with_interval(Interval(row[name], row[f"{prefix}low"], row[f"{prefix}high"]))
-            for row in frame.iter_rows(named=True)
+            _interval_text(row[name], row[f"{prefix}low"], row[f"{prefix}high"]) for row in frame.iter_rows(named=True)
         ]
         for name, prefix in names.items()
     }
     ends = [f"{prefix}{end}" for prefix in names.values() for end in ("low", "high")]
     return frame.with_columns(pl.Series(name, text, pl.String) for name, text in texts.items()).drop(ends)
+
+
+def _interval_text(estimate: float | None, low: float | None, high: float | None) -> str | None:
+    if estimate is None or low is None or high is None:
+        return None if estimate is None else brief(estimate)
+    return with_interval(Interval(estimate, low, high))
 
 
 def _percent(column: str, near: int, mark: str = "") -> pl.Expr:
@@ -209,8 +217,8 @@ def _table(frame: pl.DataFrame, caption: str) -> str:
         "<tr>" + "".join(f"<td{marks[name]}>{escape(_cell(value))}</td>" for name, value in row.items()) + "</tr>"
         for row in frame.iter_rows(named=True)
     )
-    body = f"<caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
-    return f'<div class="table"><table>{body}</table></div>'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<p class="caption">{escape(caption)}</p><div class="table" tabindex="0">{table}</div>'
 
 
 def _cell(value: object) -> str:

@@ -61,9 +61,9 @@ def analyse(results: Results, best: Best = "store") -> Analysis:
     notes: list[str] = []
     for by in BYS:
         chosen, unsaid = choose(results, by, best)
-        several = [choice for choice in chosen if by == "env" or len(choice.envs) > 1]
-        choices += several
-        notes += [note for note in unsaid if by == "env" or several]
+        if by == "env" or any(len(choice.envs) > 1 and choice.compared > 1 for choice in chosen):
+            choices += chosen
+            notes += unsaid
     runs = with_values(results.runs)
     scales = {"paper": paper_scales(results.tuning(), best), "percentile": percentile_scales(runs)}
     shown = reported(results, choices)
@@ -127,7 +127,7 @@ def _rival_rows(choice: Choice) -> Iterator[dict[str, Any]]:
 
 def _result_row(one: Reported) -> dict[str, Any]:
     values = one.runs["value"].to_numpy()
-    low, high = percentile_interval(resampled_means(values))
+    low, high = percentile_interval(resampled_means(values)) if len(values) > 1 else (None, None)
     final = one.runs["final_return"].mean()
     return {
         "by": one.choice.by,
@@ -143,8 +143,8 @@ def _result_row(one: Reported) -> dict[str, Any]:
         "optimistic": one.optimistic,
         "average_return": float(values.mean()),
         "standard_error": float(standard_error(values)) if len(values) > 1 else None,
-        "low": float(low),
-        "high": float(high),
+        "low": low,
+        "high": high,
         "final_return": final,
     }
 

@@ -1,7 +1,7 @@
 """Selection: the best setting of every agent, per environment or across those of one kind, by the tuning seeds."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -47,20 +47,29 @@ def choose(results: Results, by: By, best: Best = "store") -> tuple[list[Choice]
     choices, notes = [], []
     for (place, agent), group in groups.items():
         where = place if by == "env" else f"the {place}-action environments"
-        if unscored := [grid.env for grid in group if by == "kind" and not known.get(grid.env)]:
-            notes.append(f"no setting of {agent} was chosen for {where}: no score is defined on {unscored[0]}")
-            continue
         same = same_settings(group)
-        if not same[0].settings:
+        if obstacle := _obstacle(group, same, known if by == "kind" else None):
             tuned = " on the tuning seeds" if results.tuning_seeds else ""
-            notes.append(f"no setting of {agent} was chosen for {where}: none is complete{tuned}")
-            continue
-        choices.append(_choice(by, same, *_scores(same, runs, by, best)))
+            notes.append(f"no setting of {agent} was chosen for {where}: {obstacle}{tuned}")
+        else:
+            choices.append(_choice(by, same, *_scores(same, runs, by, best)))
     return choices, notes
 
 
+def _obstacle(grids: list[Grid], same: list[Grid], best: Mapping[str, float] | None) -> str | None:
+    """Why nothing can be chosen from these grids, which have the `same` settings in common, in words."""
+    if incomplete := [grid.env for grid in grids if not grid.settings]:
+        return f"none has a return for each of its runs on {incomplete[0]}"
+    if not same[0].settings:
+        return "none was run on all of them"
+    if best is not None and (unscored := [grid.env for grid in grids if not best[grid.env]]):
+        return f"the score is not defined on {unscored[0]}, where the best return is 0"
+    return None
+
+
 def _choice(by: By, grids: list[Grid], scores: Floats, samples: Floats) -> Choice:
-    wins = np.bincount(samples.argmax(axis=1), minlength=len(scores)) / len(samples)
+    winners = samples == samples.max(axis=1, keepdims=True)
+    wins = (winners / winners.sum(axis=1, keepdims=True)).mean(axis=0)  # equal settings share a win
     first, best = grids[0], int(scores.argmax())
     rivals = pl.DataFrame(
         {

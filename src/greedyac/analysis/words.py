@@ -21,21 +21,26 @@ def with_interval(one: Interval) -> str:
     return f"{brief(one.estimate)} [{brief(one.low)}, {brief(one.high)}]"
 
 
+def counted(number: int, word: str) -> str:
+    """`1 run`, `2,000 runs`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def listed(words: list[str]) -> str:
     """`a, b and c`."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-def summary(found: Analysis) -> list[str]:
-    """One sentence or two for each thing that can be said."""
-    return [
-        *_what_is_there(found),
-        *_selection(found),
-        *_results(found),
-        *(_comparison(one) for one in found.comparisons),
-        *_sensitivity(found),
-        *(note[0].upper() + note[1:] + "." for note in found.notes),
-    ]
+def summary(found: Analysis) -> dict[str, list[str]]:
+    """Sentences under headings, for each thing that can be said."""
+    told = {
+        "What is there": [*_what_is_there(found), *_selection(found)],
+        "Average returns": list(_results(found)),
+        "Comparison": [_comparison(one, _tuned(found, one.by)) for one in found.comparisons],
+        "Sensitivity": list(_sensitivity(found)),
+        "What can't be said": [note[0].upper() + note[1:] + "." for note in found.notes],
+    }
+    return {heading: sentences for heading, sentences in told.items() if sentences}
 
 
 def _what_is_there(found: Analysis) -> Iterator[str]:
@@ -47,7 +52,10 @@ def _what_is_there(found: Analysis) -> Iterator[str]:
     known = {"done": "done", "diverged": "diverged", "blank": "done without a finished episode"}
     told = {**known, "failed": "failed", "missing": "still missing"}
     parts = [f"{counts[status]:,} {words}" for status, words in told.items() if counts[status] or status == "done"]
-    yield f"Of {runs.height:,} runs, {listed(parts)}."
+    yield f"Of {counted(runs.height, 'run')}, {listed(parts)}."
+    for (env,), part in runs.group_by("env", maintain_order=True):
+        if part["average_return"].is_null().all():
+            yield f"No run on {env} has a return yet, so that nothing is said of it."
     if counts["diverged"]:
         yield (
             "A run that diverged counts in every mean as the lowest average return of any run on its environment, and "
@@ -55,14 +63,16 @@ def _what_is_there(found: Analysis) -> Iterator[str]:
         )
     if left_out := sum(grid.left_out for grid in found.grids):
         yield (
-            f"{left_out:,} settings (counted on each environment) lack runs on the seeds that the others have, and "
-            "take no part in selection and sensitivity until these are there."
+            f"{counted(left_out, 'setting')} (counted on each environment) took no part in selection and sensitivity: "
+            "not every run on the seeds that the others have is there with a return."
         )
     if found.results.faults:
         yield f"Not everything could be read: {'; '.join(found.results.faults)}."
 
 
 def _selection(found: Analysis) -> Iterator[str]:
+    if not found.choices:
+        return
     if not any(choice.compared > 1 for choice in found.choices):
         yield "Each agent has one setting on each environment, so that nothing was selected."
         return
@@ -81,22 +91,26 @@ def _results(found: Analysis) -> Iterator[str]:
     groups: dict[tuple[str, str], list[Reported]] = {}
     for one in found.reported:
         groups.setdefault((one.choice.by, one.env), []).append(one)
-    tuned = any(choice.compared > 1 for choice in found.choices)
     for (by, env), own in groups.items():
         ordered = sorted(own, key=lambda one: -float(one.runs["value"].mean()))  # type: ignore[arg-type]
         told = [f"{one.choice.agent} {_mean(one)}" for one in ordered]
-        yield f"{env}{f', {BY_WORDS[by]}' if tuned else ''}: average return of {listed(told)}."
+        yield f"{env}{_tuned(found, by)}: average return of {listed(told)}."
 
 
 def _mean(one: Reported) -> str:
     values = one.runs["value"]
     error = f" ± {brief(float(values.std()) / len(values) ** 0.5)}" if len(values) > 1 else ""  # type: ignore[arg-type]
-    missing = f" of {one.asked}" if one.asked > len(values) else ""
-    return f"{brief(float(values.mean()))}{error} ({len(values)}{missing} runs)"  # type: ignore[arg-type]
+    number = f"{len(values)} of {one.asked} runs" if one.asked > len(values) else counted(len(values), "run")
+    return f"{brief(float(values.mean()))}{error} ({number})"  # type: ignore[arg-type]
 
 
-def _comparison(one: Comparison) -> str:
-    where = f"Over {listed(list(one.envs))}, {BY_WORDS[one.by]}"
+def _tuned(found: Analysis, by: str) -> str:
+    """How settings were chosen, if they were."""
+    return f", {BY_WORDS[by]}" if any(choice.compared > 1 for choice in found.choices) else ""
+
+
+def _comparison(one: Comparison, tuned: str) -> str:
+    where = f"Over {listed(list(one.envs))}{tuned}"
     means = listed([f"{agent} {with_interval(mean)}" for agent, mean in one.means.items()])
     pairs = []
     for pair in one.pairs:

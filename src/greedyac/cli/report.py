@@ -61,8 +61,8 @@ def run(options: Any) -> int:
         with (output.staging / CONTENTS).open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("file", "what it shows"), *contents, (CONTENTS, "This list.")])
         output.publish(complete=True)
-    for sentence in summary(found):
-        print(f"- {sentence}")
+    for heading, sentences in summary(found).items():
+        print("\n".join([heading, *(f"- {sentence}" for sentence in sentences)]))
     print(
         f"written to {options.out}/: report.html, {len(made)} tables, {len(contents) - len(made) - 1} files of figures"
     )

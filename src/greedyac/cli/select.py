@@ -40,8 +40,9 @@ def add_choices(parser: Parser) -> None:
 def run(options: Any) -> int:
     """Choose, write, and say what was chosen."""
     from greedyac.analysis.load import load
-    from greedyac.analysis.second_stage import fresh_seeds, second_stage
+    from greedyac.analysis.second_stage import fresh_seeds, second_stage, seeds_text
     from greedyac.analysis.select import choose
+    from greedyac.analysis.words import counted
     from greedyac.training.files import write_atomically
     from greedyac.training.runs import parse_seeds
 
@@ -62,21 +63,23 @@ def run(options: Any) -> int:
     except OSError as error:
         raise InputError(f"the file {str(options.out)!r} can't be written: {error.strerror}") from None
     for choice in choices:
-        rivals = int(choice.rivals["indistinguishable"].sum()) - 1
         print(f"{choice.agent} on {', '.join(choice.envs)}: {choice.setting}")
-        print(f"  best of {choice.compared} with {choice.score:.4g}; {rivals} others can't be told from it")
+        if choice.compared > 1:
+            rivals = int(choice.rivals["indistinguishable"].sum()) - 1
+            told = f"{rivals} more can't be told from it" if rivals else "no other can be mistaken for it"
+            print(f"  best of {choice.compared} with {choice.score:.4g}; {told}")
     for note in (*results.faults, *notes):
         print(f"note: {note}")
     if not results.tuning_seeds:
         print("note: no study here names tuning seeds: all seeds were used to choose")
-    print(f"written to {options.out}: {len(study.cases)} settings × {len(study.seeds)} seeds")
+    print(f"written to {options.out}: {counted(len(study.runs()), 'run')} on seeds {seeds_text(study.seeds)}")
     print(f"next: greedyac sweep {options.out} --store {options.store}")
     return 0
 
 
 def _left_out(choices: list[Any]) -> list[str]:
     return [
-        f"{choice.left_out} settings of {choice.agent} took no part for {', '.join(choice.envs)}: they lack runs"
+        f"{choice.left_out} settings of {choice.agent} took no part for {', '.join(choice.envs)}: they lack runs there"
         for choice in choices
         if choice.left_out
     ]

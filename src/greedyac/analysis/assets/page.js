@@ -140,7 +140,7 @@
 
   function panels(titles, width, height) {  // small multiples, one below the other on a phone
     const columns = width < 620 ? 1 : Math.min(titles.length, 3), rows = Math.ceil(titles.length / columns);
-    const layout = { grid: { rows, columns, pattern: "independent", xgap: 0.16, ygap: 0.3 }, height: rows * height + 110 };
+    const layout = { grid: { rows, columns, pattern: "independent", xgap: 0.16, ygap: 0.34 }, height: rows * height + 110 };
     layout.annotations = titles.map((title, place) => ({
       text: title, showarrow: false, xref: `x${place ? place + 1 : ""} domain`, yref: `y${place ? place + 1 : ""} domain`,
       x: 0.5, y: 1, yanchor: "bottom", yshift: 4, font: { size: 14 },
@@ -153,7 +153,8 @@
     const logarithmic = Math.min(...values) > 0 && Math.max(...values) >= 10 * Math.min(...values);
     return { type: logarithmic ? "log" : "linear", tickvals: values, ticktext: values.map(String) };
   }
-  const below = { orientation: "h", x: 0, xanchor: "left", y: -0.2, yanchor: "top" };
+  const above = (pixels = 6, height = 300) =>
+    ({ orientation: "h", x: 0, xanchor: "left", y: 1 + pixels / height, yanchor: "bottom", traceorder: "normal" });
 
   // ---- learning curves --------------------------------------------------------------------------------------------
   const ONE = "one";
@@ -207,7 +208,7 @@
       traces,
       layout: {
         xaxis: { title: { text: "environment steps" } }, yaxis: { title: { text: "return" } }, hovermode: state.single ? "closest" : "x unified",
-        legend: below, margin: { t: 10, r: 10, l: 60, b: 60 }, height: 460,
+        legend: above(), margin: { t: 10, r: 10, l: 60, b: 50 }, height: 460,
       },
       caption: `${state.env}: ${bandWords[state.band]}. ${which}.${optimistic}`,
     };
@@ -244,7 +245,7 @@
       layout[`xaxis${place ? place + 1 : ""}`] = { title: { text: hyper(state.across) }, ...scale(points) };
       layout[`yaxis${place ? place + 1 : ""}`] = { title: { text: place ? "" : "average return" }, ...(place ? { matches: "y" } : {}) };
     });
-    layout.legend = { ...below, y: -0.22 / Math.max(1, layout.grid.rows) - 0.02 };
+    layout.legend = above(30, layout.height - 100);
     const others = "every other hyperparameter at its best for each point";
     return { traces, layout, caption: `${state.env}: mean of average returns over the runs that all settings have, ${others}.` };
   });
@@ -283,8 +284,8 @@
     return {
       traces,
       layout: {
-        barmode: "stack", xaxis: { title: { text: "share of the variance of mean returns" }, range: [0, 1], tickformat: ".0%" }, yaxis: { autorange: "reversed" },
-        legend: { ...below, y: -0.3, traceorder: "normal" }, margin: { t: 10, r: 10, l: 80, b: 60 }, height: 240 + 50 * rows.length,
+        barmode: "stack", xaxis: { title: { text: "share of variance" }, range: [0, 1], tickformat: ".0%" }, yaxis: { autorange: "reversed" },
+        legend: above(), margin: { t: 10, r: 10, l: 80, b: 50 }, height: 200 + 50 * rows.length,
       },
       caption: `${state.env}: exact functional ANOVA over the full grid of settings. Sets of hyperparameters stand for their interaction.`,
     };
@@ -296,7 +297,7 @@
     which: { label: "compare", options: () => DATA.comparisons.map((one, place) => [String(place), one.title]) },
     show: { label: "show", options: () => [["means", "interquartile means"], ["improvement", "probability of improvement"], ["profiles", "performance profiles"]] },
   }, (state) => {
-    const one = comparison(state), layout = { margin: { t: 10, r: 10, l: 80, b: 60 }, legend: below, height: 420 };
+    const one = comparison(state), layout = { margin: { t: 10, r: 10, l: 80, b: 50 }, legend: above(), height: 420 };
     const traces = [], warn = one.optimistic ? " Settings were chosen on these very runs: optimistic." : "";
     if (state.show === "profiles") {
       for (const { agent, thresholds, share, low, high } of one.profiles) {
@@ -312,7 +313,7 @@
         traces.push({ x: [estimate], y: [name], mode: "markers", marker: { color: colour, size: 11 }, showlegend: false, name, error_x: { type: "data", symmetric: false, array: [high - estimate], arrayminus: [estimate - low], color: colour, thickness: 3, width: 6 }, hovertemplate: `${shown(estimate)} [${shown(low)}, ${shown(high)}]<extra></extra>` });
       });
       const probability = state.show === "improvement";
-      Object.assign(layout, { xaxis: { title: { text: probability ? "probability of improvement" : "interquartile mean of the normalised score" }, ...(probability ? { range: [-0.03, 1.03] } : {}) }, yaxis: { autorange: "reversed", type: "category" }, height: 130 + 60 * rows.length });
+      Object.assign(layout, { xaxis: { title: { text: probability ? "probability of improvement" : "interquartile mean of score" }, ...(probability ? { range: [-0.03, 1.03] } : {}) }, yaxis: { autorange: "reversed", type: "category" }, height: 130 + 60 * rows.length });
       if (probability) layout.shapes = [{ type: "line", x0: 0.5, x1: 0.5, yref: "paper", y0: 0, y1: 1, line: { color: css("--faint"), dash: "dash", width: 1 } }];
     }
     return { traces, layout, caption: `${one.title}; ${one.runs}. 95 % stratified bootstrap intervals, seeds resampled for all agents alike.${warn}` };
