@@ -22,7 +22,7 @@ from greedyac.hypers import show
 MOST_CURVES = 32_000
 """Runs whose curves the page holds; with more of them, those of the best settings."""
 LEVELS = 65_535
-DARK_COLOURS = ("#56B4E9", "#E69F00", "#2CC295", "#E08FBF", "#F0E442", "#FF7F2A")
+DARK_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00")
 
 
 def make_payload(found: Analysis) -> tuple[dict[str, Any], np.ndarray[Any, np.dtype[np.uint16]]]:
