@@ -13,6 +13,8 @@ from greedyac.analysis.stats import Interval, interval, resampled_means
 
 KEPT = 0.95
 """The share of the per-environment score that the effective dimensionality keeps."""
+ROUNDING = 1e-12
+"""Relative differences up to this are those of equal numbers."""
 WITHIN = (0.05, 0.10, 0.25)
 
 
@@ -51,7 +53,7 @@ def variance_shares(tensor: Floats) -> dict[tuple[int, ...], float]:
     The component of a set of axes is the mean over all other axes, less the components of its subsets.
     """
     total = float(tensor.var())
-    if not total:
+    if np.ptp(tensor) <= ROUNDING * np.abs(tensor).max():
         return {}
     parts: dict[tuple[int, ...], Floats] = {(): tensor.mean(keepdims=True)}
     for size in range(1, tensor.ndim + 1):
@@ -121,8 +123,8 @@ def measures(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[Measur
     for grid in grids:
         groups.setdefault((kind_of(grid.env), grid.agent), []).append(grid)
     for ((kind, agent), group), (score, scales) in itertools.product(groups.items(), scores.items()):
-        same = same_settings(group)
-        if len(same) < 2 or len(same[0].settings) < 2 or any(scales.get(grid.env) is None for grid in same):
+        scored = [grid for grid in group if scales.get(grid.env) is not None and grid.settings]
+        if len(scored) < 2 or len((same := same_settings(scored))[0].settings) < 2:
             continue
         estimate, samples = _scored(same, scales)
         places = same[0].places

@@ -123,6 +123,7 @@ def stratified(
     for all groups alike: runs of the same place in two groups share a seed. The statistic takes, for each group, a list
     with one array `[..., runs]` per environment.
     """
+    assert all(len({len(scores) for scores in same}) == 1 for same in zip(*groups, strict=True))
     draws = [resampled(len(scores), times, stream) for stream, scores in enumerate(groups[0])]
     samples = [[scores[draw] for scores, draw in zip(group, draws, strict=True)] for group in groups]
     return statistic(*groups), statistic(*samples)
