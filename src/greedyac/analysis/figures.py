@@ -33,6 +33,8 @@ BAND_WORDS: Mapping[Band, str] = {
     "tolerance": "mean, tolerance band",
 }
 MOST_COLUMNS = 3
+TWO_COLUMNS, ONE_COLUMN = 28, 56
+"""How long labels below a panel may be, in letters."""
 
 
 def axis_name(hyper: str) -> str:
@@ -72,12 +74,19 @@ def learning_curves(runs: pl.DataFrame, band: Band = "standard-error", single_ru
         panel.set_xlabel("environment steps")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         if panel.has_data():
-            panel.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2)
+            _legend_below(panel)
         else:
             panel.text(0.5, 0.5, _why_empty(there), ha="center", transform=panel.transAxes)
     for place in range(0, len(envs), columns):
         figure.axes[place].set_ylabel(f"return ({BAND_WORDS[band]})")
     return figure
+
+
+def _legend_below(panel: Axes) -> None:
+    """A legend below the axis, in two columns if its longest label leaves room for them."""
+    longest = max(len(label) for label in panel.get_legend_handles_labels()[1])
+    columns, size = (2, 9) if longest <= TWO_COLUMNS else (1, 9 if longest <= ONE_COLUMN else 6.5)
+    panel.legend(frameon=False, fontsize=size, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=columns)
 
 
 def _why_empty(runs: pl.DataFrame) -> str:

@@ -62,7 +62,7 @@ class Grid:
     def tensor(self, numbers: Floats) -> Floats:
         """Numbers of the settings of a full grid, `[settings]`, laid out along the axes."""
         laid = np.empty([len(values) for values in self.axes.values()])
-        laid[tuple(self.places.T)] = numbers
+        laid[(..., *self.places.T)] = numbers
         return laid
 
     def describe(self, setting: int) -> str:

@@ -1,7 +1,7 @@
 """Results: every run that was asked for, with its numbers or why it has none. Reads a store, or what `train` wrote."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -64,6 +64,9 @@ def load(folder: Path | str, study: str | None = None, steps: int | None = None)
     known = set(rows["run_id"])
     missing = [missing_row(run) for run_id, run in planned.items() if run_id not in known]
     runs = pl.concat([rows.select(SCHEMA.names()), pl.DataFrame(missing, SCHEMA)])
+    runs, outdated = _newest(runs, planned)
+    if outdated:
+        faults.append(f"{outdated:,} runs of other versions of an agent or environment were left out")
     if steps is not None:
         _check_steps_known(runs, steps)
         runs = runs.filter(pl.col("steps") == steps)
@@ -77,7 +80,7 @@ def load(folder: Path | str, study: str | None = None, steps: int | None = None)
 def _train_files(folder: Path) -> list[Path]:
     """The rows that `greedyac train` or `greedyac demo` left in a folder."""
     try:
-        return sorted([*folder.glob("curves.parquet"), *folder.glob("*/curves.parquet")])
+        return sorted([*folder.glob("curves.parquet"), *folder.glob("[!.]*/curves.parquet")])
     except OSError:
         return []
 
@@ -86,10 +89,22 @@ def _read_train_files(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[str]]:
     frames, faults = [pl.DataFrame(schema=SCHEMA)], []
     for path in paths:
         try:
-            frames.append(pl.read_parquet(path).select(SCHEMA.names()).cast(SCHEMA))
+            frames.append(pl.read_parquet(path, glob=False).select(SCHEMA.names()).cast(SCHEMA))
         except (pl.exceptions.PolarsError, OSError) as error:
             faults.append(f"{path.parent.name}/{path.name} can't be read ({str(error).splitlines()[0]})")
     return pl.concat(frames).unique("run_id", keep="first", maintain_order=True), faults
+
+
+def _newest(runs: pl.DataFrame, planned: Collection[str]) -> tuple[pl.DataFrame, int]:
+    """One run for each setting, environment and seed, and how many others there were.
+
+    There are several after a change of the code that changes numbers: then the one that would be run now is asked for.
+    """
+    asked = pl.col("run_id").is_in(list(planned))
+    newest = runs.sort(~asked, "run_id").unique(
+        ["setting_id", "env", "seed", "steps"], keep="first", maintain_order=True
+    )
+    return newest, runs.height - newest.height
 
 
 def _check_there_is_something(folder: Path, runs: pl.DataFrame, faults: list[str]) -> None:

@@ -107,17 +107,18 @@ def _scores(grids: list[Grid], runs: pl.DataFrame, by: By, best: Best) -> tuple[
     means, samples = [], []
     for stream, grid in enumerate(grids):
         means.append(1 - (known[grid.env] - grid.means) / abs(known[grid.env]))
-        drawn = known[grid.env] if best == "paper" else _resampled_best(grid, runs, stream)
+        drawn = known[grid.env] if best == "paper" else _resampled_best(grid, runs, known[grid.env], stream)
         samples.append(1 - (drawn - resampled_means(grid.values, stream)) / np.abs(drawn))
     return np.mean(means, axis=0), np.mean(samples, axis=0)
 
 
-def _resampled_best(grid: Grid, runs: pl.DataFrame, stream: int) -> Floats:
-    """The highest return of any agent's runs on the resampled seeds, `[times, 1]`."""
+def _resampled_best(grid: Grid, runs: pl.DataFrame, best: float, stream: int) -> Floats:
+    """The highest return of any agent's runs on the resampled seeds, `[times, 1]`; of all where theirs is 0 or none."""
     there = runs.filter(pl.col("env") == grid.env, pl.col("seed").is_in(grid.seeds))
     highest = dict(there.group_by("seed").agg(pl.col("best_return").max()).rows())
-    by_seed = np.array([highest[seed] for seed in grid.seeds], np.float64)
-    return np.asarray(by_seed[resampled(len(grid.seeds), stream=stream)].max(axis=1, keepdims=True))
+    by_seed = np.array([-np.inf if highest[seed] is None else highest[seed] for seed in grid.seeds])
+    drawn = by_seed[resampled(len(grid.seeds), stream=stream)].max(axis=1, keepdims=True)
+    return np.where(np.isfinite(drawn) & (drawn != 0), drawn, best)
 
 
 def _indistinguishable(wins: Floats, best: int) -> list[bool]:
