@@ -118,6 +118,7 @@ def test_it_asks_for_nothing_and_complains_of_nothing(browser: Browser, store: P
         page.context.close()
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_value_of_every_control_changes_the_figure(page: Page, name: str) -> None:
@@ -165,6 +166,7 @@ def test_the_curves_are_those_of_python(page: Page, store: Path, band: Band) -> 
     assert checked == 2
 
 
+@pytest.mark.slow
 @needs_browser
 def test_single_runs_of_a_chosen_setting(page: Page, store: Path) -> None:
     page.select_option("[name=learning-curves-view]", "one")
@@ -185,6 +187,7 @@ def test_single_runs_of_a_chosen_setting(page: Page, store: Path) -> None:
     assert legend == ["sac, 10 runs, 1 diverged"]
 
 
+@pytest.mark.slow
 @needs_browser
 def test_figures_can_be_downloaded(page: Page) -> None:
     for format, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
@@ -194,6 +197,7 @@ def test_figures_can_be_downloaded(page: Page) -> None:
         assert Path(download.value.path()).read_bytes().startswith(start)
 
 
+@pytest.mark.slow
 @needs_browser
 @pytest.mark.parametrize("width", [360, 390, 768, 1400])
 def test_nothing_is_cut_at_any_width(browser: Browser, store: Path, width: int) -> None:
@@ -213,6 +217,7 @@ def test_nothing_is_cut_at_any_width(browser: Browser, store: Path, width: int) 
     page.context.close()
 
 
+@pytest.mark.slow
 @needs_browser
 def test_light_and_dark_follow_the_reader(browser: Browser, store: Path) -> None:
     page, _ = opened(browser, store / "report", scheme="light")

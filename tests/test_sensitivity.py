@@ -374,6 +374,13 @@ def test_there_are_no_measures_without_two_settings_on_two_environments_with_sco
     assert measures(grids, {"paper": scales}) == []
 
 
+def test_an_environment_without_a_score_is_left_out() -> None:
+    grids = [line(1, 2, env="Acrobot-CA"), line(9, 1, env="MountainCar-CA"), line(2, 1)]
+    (found,) = measures(grids, {"paper": {**dict.fromkeys(ENVS, AS_IT_IS), "MountainCar-CA": None}})
+    assert found.envs == ENVS
+    assert found.phi.estimate == pytest.approx(0.5)  # (2 + 2) / 2 - (1 + 2) / 2
+
+
 def test_dimensionality_is_not_told_where_the_score_is_not_positive() -> None:
     grids = [line(-1, -2, env="Acrobot-CA"), line(-2, -1)]
     (found,) = measures(grids, {"paper": dict.fromkeys(ENVS, AS_IT_IS)})
