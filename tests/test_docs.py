@@ -34,8 +34,9 @@ def commands(code: str) -> list[str]:
 
 STUDY = """
 name = "short"
-steps = 300
+steps = 3_000
 seeds = "0-2"
+tuning_seeds = "0-1"
 [[cells]]
 agents = ["random"]
 envs = ["Pendulum-CA"]

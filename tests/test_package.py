@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import greedyac
@@ -17,6 +18,8 @@ def test_a_wheel_builds_and_trains_outside_the_checkout(tmp_path: Path) -> None:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(ROOT)]
     subprocess.run(build, check=True, capture_output=True)
     [wheel] = wheels.glob("*.whl")
+    packed = zipfile.ZipFile(wheel).namelist()
+    assert {f"greedyac/analysis/assets/page.{kind}" for kind in ("html", "css", "js")} <= set(packed)
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
     subprocess.run([*install, str(wheel)], check=True, capture_output=True)
     script = (

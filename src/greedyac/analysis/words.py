@@ -9,6 +9,9 @@ from greedyac.analysis.stats import Interval
 
 BY_WORDS = {"env": "tuned for each environment by itself", "kind": "tuned across the environments of a kind"}
 
+FEW_SEEDS = 5
+"""With fewer, resampling seeds can't show how much they differ."""
+
 
 def brief(number: float) -> str:
     """A number to three places that matter: `−1,000`, `186`, `0.0312`."""
@@ -117,7 +120,11 @@ def _comparison(one: Comparison, tuned: str) -> str:
         certain = pair.improvement.low > 0.5 or pair.improvement.high < 0.5
         verdict = "" if certain else ", which does not tell them apart"
         pairs.append(f"{pair.first} beats {pair.second} with probability {with_interval(pair.improvement)}{verdict}")
-    return f"{where}, the interquartile mean of the normalised score is {means}; a run of {'; one of '.join(pairs)}."
+    fewest = min(one.runs.values())
+    few = f" With {fewest} seeds these intervals are too narrow." if fewest < FEW_SEEDS else ""
+    return (
+        f"{where}, the interquartile mean of the normalised score is {means}; a run of {'; one of '.join(pairs)}.{few}"
+    )
 
 
 def _sensitivity(found: Analysis) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """`greedyac report`: a store as an interactive page, figures and tables."""
 
 import csv
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("svg", "png", "pdf")
 CONTENTS = "tables/contents.csv"
+OURS = re.compile(r"report\.html|(figures|tables)/[\w=-]+\.(svg|png|pdf|csv)")
+"""Names that a report gives its files. Only such are ever removed, whatever a list of contents says."""
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
@@ -41,7 +44,7 @@ def run(options: Any) -> int:
     from greedyac.analysis.load import load
     from greedyac.analysis.page import make_page
     from greedyac.analysis.report import analyse, tables
-    from greedyac.analysis.words import summary
+    from greedyac.analysis.words import counted, summary
     from greedyac.cli.output import output_folder
 
     results = load(options.store, options.study, options.steps)
@@ -63,9 +66,9 @@ def run(options: Any) -> int:
         output.publish(complete=True)
     for heading, sentences in summary(found).items():
         print("\n".join([heading, *(f"- {sentence}" for sentence in sentences)]))
-    print(
-        f"written to {options.out}/: report.html, {len(made)} tables, {len(contents) - len(made) - 1} files of figures"
-    )
+    drawn = (len(contents) - len(made) - 1) // len(FORMATS)
+    figures = "" if options.no_figures else f", {counted(drawn, 'figure')}"
+    print(f"written to {options.out}/: report.html, {counted(len(made), 'table')}{figures}")
     return 0
 
 
@@ -89,6 +92,6 @@ def _listed_files(out: Path) -> list[str]:
     """The files of an older report in this folder, by its own list."""
     try:
         with (out / CONTENTS).open(newline="", encoding="utf-8") as file:
-            return [row[0] for row in csv.reader(file) if row][1:]
+            return [row[0] for row in csv.reader(file) if row and OURS.fullmatch(row[0])]
     except (OSError, UnicodeDecodeError, csv.Error):
         return []
