@@ -233,3 +233,23 @@ def test_agents_of_a_store_are_compared_by_the_papers_score(tmp_path: Path) -> N
         means = {agent: told.estimate for agent, told in found.means.items()}
         assert means == pytest.approx({"greedy-ac": 0.8, "sac": 0.5})
         assert found.pairs[0].improvement == (1.0, 1.0, 1.0)
+
+
+def test_an_agent_on_other_environments_does_not_spoil_the_comparison() -> None:
+    values = [1.0, 2.0, 3.0, 4.0]
+    reports = [report(agent, values, env) for agent in ("greedy-ac", "sac") for env in ("Pendulum-CA", "Acrobot-CA")]
+    [found], notes = compare(
+        [*reports, report("vanilla-ac", values, "MountainCar-CA")], {**PLAIN, "MountainCar-CA": AS_IT_IS}
+    )
+    assert (set(found.means), set(found.envs)) == ({"greedy-ac", "sac"}, {"Pendulum-CA", "Acrobot-CA"})
+    assert len(notes) == 1
+    assert notes[0].startswith("vanilla-ac is not in the comparison with greedy-ac, sac")
+
+
+def test_agents_that_share_one_environment_are_compared_there() -> None:
+    values = [1.0, 2.0, 3.0, 4.0]
+    places = {"greedy-ac": ("Pendulum-CA", "Acrobot-CA"), "sac": ("Acrobot-CA", "MountainCar-CA")}
+    reports = [report(agent, values, env) for agent, envs in places.items() for env in envs]
+    [found], notes = compare(reports, {**PLAIN, "MountainCar-CA": AS_IT_IS})
+    assert found.envs == ("Acrobot-CA",)
+    assert len(notes) == 2

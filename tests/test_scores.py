@@ -5,7 +5,6 @@ import polars as pl
 import pytest
 
 from greedyac.analysis.scores import (
-    BESTS,
     PAPER_BEST,
     Best,
     Scale,
@@ -48,7 +47,8 @@ def test_the_papers_score_is_the_papers_formula(best: float) -> None:
 
 @pytest.mark.parametrize("best", [0.0, -0.0])
 def test_the_papers_score_is_not_defined_for_a_best_of_zero(best: float) -> None:
-    assert paper_scale(best) is None
+    runs = pl.DataFrame({"env": ["Pendulum-CA", "Acrobot-CA"], "best_return": [best, -50.0]})
+    assert paper_scales(runs, "store") == {"Pendulum-CA": None, "Acrobot-CA": Scale(-100.0, 50.0)}
 
 
 def test_a_scale_is_a_straight_line() -> None:
@@ -64,7 +64,6 @@ def test_the_table_is_the_papers() -> None:
         "Pendulum-CA": 930,
         "Pendulum-DA": 932,
     }
-    assert BESTS == ("store", "paper")
 
 
 def test_the_best_return_of_a_store_is_the_highest_of_any_episode() -> None:

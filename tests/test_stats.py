@@ -23,6 +23,7 @@ from greedyac.analysis.stats import (
     percentile_interval,
     profile,
     resampled,
+    resampled_improvement,
     resampled_means,
     standard_error,
     stratified,
@@ -448,3 +449,12 @@ def test_intervals_are_those_of_rliable(seed: int, rliable: Any) -> None:
     # theirs draws each group's runs by themselves, ours those of the same seeds: alike for unrelated groups,
     # and not quite for those that happen to be correlated; of 8 such pairs: to 0.11 of the length (2,000 of theirs)
     np.testing.assert_allclose((low, high), better["pair"].ravel(), atol=0.15 * (high - low))
+
+
+def test_resampled_improvement_is_that_of_the_resampled_runs() -> None:
+    rng = np.random.default_rng(3)
+    first, second = rng.integers(5, size=(2, 7)).astype(float)
+    draws = resampled(7, 50, 2)
+    np.testing.assert_allclose(
+        resampled_improvement(first, second, 2, 50), improvement(first[draws], second[draws]), atol=1e-12
+    )

@@ -1,25 +1,26 @@
 """Comparison of agents at their chosen settings: interquartile mean, probability of improvement, performance profiles.
 
-Runs of the same seed are compared with each other: only seeds that all agents have on an environment are used.
+Only seeds that all agents have on an environment are used, and they are resampled for all agents alike.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
-from greedyac.analysis.load import Floats
 from greedyac.analysis.scores import Scales
 from greedyac.analysis.select import Reported
 from greedyac.analysis.stats import (
+    Floats,
     Interval,
     improvement,
     interquartile_mean,
     interval,
     percentile_interval,
     profile,
+    resampled_improvement,
     stratified,
 )
 
@@ -69,17 +70,9 @@ def compare(reports: Sequence[Reported], scales: Scales) -> tuple[list[Compariso
     for report in reports:
         groups.setdefault((report.choice.by, report.choice.kind), []).append(report)
     for (by, kind), group in groups.items():
-        agents = list(dict.fromkeys(report.choice.agent for report in group))
-        if len(agents) < 2:
-            continue
         runs = {(report.env, report.choice.agent): report.runs for report in group}
-        envs = list(dict.fromkeys(report.env for report in group))
-        for env in [env for env in envs if any((env, agent) not in runs for agent in agents)]:
-            envs.remove(env)
-            notes.append(f"{env} is not in the comparison of {', '.join(agents)}: not all of them have results there")
-        for env in [env for env in envs if scales.get(env) is None]:
-            envs.remove(env)
-            notes.append(f"{env} is not in the comparison of agents: no score is defined there")
+        agents, envs, unsaid = _comparable(runs, scales)
+        notes += unsaid
         seeds = {env: _common_seeds([runs[env, agent] for agent in agents]) for env in envs}
         for env in [env for env in envs if len(seeds[env]) < 2]:
             envs.remove(env)
@@ -87,10 +80,40 @@ def compare(reports: Sequence[Reported], scales: Scales) -> tuple[list[Compariso
             notes.append(f"{env} is not in the comparison of {', '.join(agents)}: they have {few} in common there")
         if envs:
             scores = [[_scores(runs[env, agent], seeds[env], scales, env) for env in envs] for agent in agents]
-            optimistic = any(report.optimistic for report in group if report.env in envs)
+            optimistic = any(one.optimistic for one in group if one.env in envs and one.choice.agent in agents)
             counts = {env: len(seeds[env]) for env in envs}
             found.append(_comparison(by, kind, agents, envs, counts, optimistic, scores))
     return found, notes
+
+
+def _comparable(runs: Mapping[tuple[str, str], pl.DataFrame], scales: Scales) -> tuple[list[str], list[str], list[str]]:
+    """The agents to compare and the environments that all of them have, and in words who is left out.
+
+    So that most results are compared: as many agents on as many environments as go together.
+    """
+    notes = []
+    for env in dict.fromkeys(env for env, _ in runs if scales.get(env) is None):
+        notes.append(f"{env} is not in the comparison of agents: no score is defined there")
+    places: dict[str, list[str]] = {}
+    for env, agent in runs:
+        if scales.get(env) is not None:
+            places.setdefault(agent, []).append(env)
+    if len(places) < 2:
+        return [], [], []
+
+    def worth(agent: str) -> tuple[bool, int]:
+        sharing = sum(set(places[agent]) <= set(own) for own in places.values())
+        return sharing > 1, sharing * len(places[agent])
+
+    envs = list(places[max(places, key=worth)])
+    agents = [agent for agent, own in places.items() if set(envs) <= set(own)]
+    if len(agents) < 2:
+        agents, envs = list(places), [env for env in envs if all(env in own for own in places.values())]
+    for agent in places.keys() - set(agents):
+        notes.append(f"{agent} is not in the comparison with {', '.join(agents)}: it has no results on {envs[0]}")
+    for env in dict.fromkeys(env for env, agent in runs if env not in envs and agent in agents and scales.get(env)):
+        notes.append(f"{env} is not in the comparison of {', '.join(agents)}: not all of them have results there")
+    return agents, envs, notes
 
 
 def _common_seeds(runs: Sequence[pl.DataFrame]) -> list[int]:
@@ -115,7 +138,7 @@ def _comparison(
     means = {agent: interval(*stratified(_pooled_mean, [own])) for agent, own in zip(agents, scores, strict=True)}
     pairs = []
     for (first, one), (second, two) in itertools.combinations(zip(agents, scores, strict=True), 2):
-        better = interval(*stratified(_mean_improvement, [one, two]))
+        better = interval(*_mean_improvement(one, two))
         apart = interval(*stratified(_difference, [one, two]))
         pairs.append(Pair(first, second, better, apart))
     every = np.concatenate([part for own in scores for part in own])
@@ -132,8 +155,11 @@ def _difference(first: Sequence[Floats], second: Sequence[Floats]) -> Floats:
     return _pooled_mean(first) - _pooled_mean(second)
 
 
-def _mean_improvement(first: Sequence[Floats], second: Sequence[Floats]) -> Floats:
-    return np.mean([improvement(one, two) for one, two in zip(first, second, strict=True)], axis=0)
+def _mean_improvement(first: Sequence[Floats], second: Sequence[Floats]) -> tuple[Floats, Floats]:
+    """The probability of improvement, averaged over environments, and its bootstrap samples."""
+    pairs = list(zip(first, second, strict=True))
+    samples = [resampled_improvement(one, two, stream) for stream, (one, two) in enumerate(pairs)]
+    return np.mean([improvement(one, two) for one, two in pairs], axis=0), np.mean(samples, axis=0)
 
 
 def _profile(agent: str, scores: Sequence[Floats], thresholds: Floats) -> Profile:

@@ -17,9 +17,9 @@ from matplotlib.ticker import EngFormatter, NullFormatter, NullLocator
 
 from greedyac.analysis.compare import Comparison
 from greedyac.analysis.grid import Grid
-from greedyac.analysis.load import Floats, curves_of, with_values
-from greedyac.analysis.sensitivity import line_axis, pair_means, sensitivity_curves, variance_shares
-from greedyac.analysis.stats import Band, Interval, band_of, tolerance
+from greedyac.analysis.load import curves_of, with_values
+from greedyac.analysis.sensitivity import line_axis, pair_means, sensitivity_curves, shares_of
+from greedyac.analysis.stats import Band, Floats, Interval, band_of, tolerance
 from greedyac.hypers import show
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -135,13 +135,13 @@ def _place_on(panel: Axes, values: Sequence[float]) -> None:
 
 
 def _matrix_of_panels(
-    grids: Sequence[Grid], height: float = 2.6
+    grids: Sequence[Grid], height: float = 2.6, share: bool = True
 ) -> tuple[Figure, dict[tuple[str, str], Axes], list[str], list[str]]:
     """A figure with agents in rows and environments in columns, and the panels that have a grid."""
     agents = list(dict.fromkeys(grid.agent for grid in grids))
     envs = list(dict.fromkeys(grid.env for grid in grids))
     figure = Figure(figsize=(3.3 * len(envs) + 1.2, height * len(agents) + 0.5), dpi=150, layout="constrained")
-    axes = figure.subplots(len(agents), len(envs), squeeze=False, sharey="col")
+    axes = figure.subplots(len(agents), len(envs), squeeze=False, sharey="col" if share else False)
     there = {(grid.agent, grid.env) for grid in grids}
     panels = {}
     for (row, agent), (column, env) in itertools.product(enumerate(agents), enumerate(envs)):
@@ -150,7 +150,7 @@ def _matrix_of_panels(
         if (agent, env) in there:
             panels[agent, env] = panel
         else:
-            panel.text(0.5, 0.5, "not run", ha="center", transform=panel.transAxes)
+            panel.text(0.5, 0.5, "no complete settings", ha="center", transform=panel.transAxes)
     for row, agent in enumerate(agents):
         axes[row, 0].set_ylabel(f"{agent}\naverage return", fontsize=9)
     return figure, panels, agents, envs
@@ -160,17 +160,15 @@ def sensitivity(grids: Sequence[Grid], across: str) -> Figure:
     """Agents in rows, environments in columns: a line per entropy scale over one hyperparameter, the others at best."""
     drawn = [grid for grid in grids if across in grid.axes]
     figure, panels, _, _ = _matrix_of_panels(drawn)
-    labelled: dict[str, Artist] = {}
+    colours, labelled = _line_colours(drawn, across), dict[str, Artist]()
     for grid in drawn:
-        panel, lines = panels[grid.agent, grid.env], line_axis(grid)
-        lines = None if lines == across else lines
-        points = grid.axes[across]
+        panel, lines, points = panels[grid.agent, grid.env], line_axis(grid, across), grid.axes[across]
         values: Sequence[float | None] = grid.axes[lines] if lines else [None]
-        colours = colormaps["viridis"](np.linspace(0, 0.9, len(values)))
-        for value, colour, curve in zip(values, colours, sensitivity_curves(grid, across, lines), strict=True):
+        for value, curve in zip(values, sensitivity_curves(grid, across, lines), strict=True):
             name = f"{axis_name(lines)} = {show(value)}" if lines else "all others at their best"
+            colour = colours[lines, value]
             [line] = panel.plot(points, curve, color=colour, marker="o", markersize=4, linewidth=1.5)
-            labelled.setdefault(name, line)
+            labelled[name] = line
         _place_on(panel, points)
         panel.set_xlabel(axis_name(across), fontsize=9)
     figure.legend(
@@ -179,14 +177,25 @@ def sensitivity(grids: Sequence[Grid], across: str) -> Figure:
     return figure
 
 
+def _line_colours(grids: Sequence[Grid], across: str) -> dict[tuple[str | None, float | None], Any]:
+    """A colour for each value that has a line, the same in all panels, dark to light."""
+    axes = {name for grid in grids if (name := line_axis(grid, across))}
+    values = {name: sorted({value for grid in grids for value in grid.axes.get(name, ())}) for name in axes}
+    shades = colormaps["viridis"]
+    colours: dict[tuple[str | None, float | None], Any] = {(None, None): shades(0.0)}
+    for name, found in values.items():
+        colours |= {(name, value): shades(0.9 * place / max(len(found) - 1, 1)) for place, value in enumerate(found)}
+    return colours
+
+
 def regions(grids: Sequence[Grid], across: str) -> Figure:
     """The sensitivity region: the band between the lines of all entropy scales, agents in rows."""
-    drawn = [grid for grid in grids if across in grid.axes and line_axis(grid) not in (None, across)]
+    drawn = [grid for grid in grids if across in grid.axes and line_axis(grid, across)]
     figure, panels, agents, _ = _matrix_of_panels(drawn, 2.2)
     styles = styles_of(agents)
     for grid in drawn:
         panel, (colour, _) = panels[grid.agent, grid.env], styles[grid.agent]
-        curves = sensitivity_curves(grid, across, line_axis(grid))
+        curves = sensitivity_curves(grid, across, line_axis(grid, across))
         known = ~np.isnan(curves).all(axis=0)
         points = np.array(grid.axes[across])[known]
         low, high = np.nanmin(curves[:, known], axis=0), np.nanmax(curves[:, known], axis=0)
@@ -226,13 +235,11 @@ def variance(grids: Sequence[Grid]) -> Figure:
 
 def named_shares(grid: Grid) -> dict[str, float]:
     """The variance shares of a full grid by name: `critic step size α`, `α × τ`; the largest sets last."""
-    axes = list(grid.axes)
-    shares = variance_shares(grid.tensor(grid.means)) if grid.full else {}
     return {
-        axis_name(axes[chosen[0]])
-        if len(chosen) == 1
-        else " × ".join(SYMBOLS.get(axes[axis], axes[axis].replace("_", " ")) for axis in chosen): share
-        for chosen, share in shares.items()
+        " × ".join(SYMBOLS.get(name, name.replace("_", " ")) for name in names)
+        if names[1:]
+        else axis_name(*names): share
+        for names, share in shares_of(grid).items()
     }
 
 
@@ -256,7 +263,7 @@ def heat_maps(grids: Sequence[Grid]) -> Figure:
 def divergence(grids: Sequence[Grid]) -> Figure:
     """The share of runs that diverged over two hyperparameters, the others averaged; agents in rows."""
     drawn = [grid for grid in grids if len(grid.axes) > 1]
-    figure, panels, _, _ = _matrix_of_panels(drawn)
+    figure, panels, _, _ = _matrix_of_panels(drawn, share=False)
     for panel in figure.axes:
         panel.grid(visible=False)
     for grid in drawn:
@@ -264,7 +271,7 @@ def divergence(grids: Sequence[Grid]) -> Figure:
         panel = panels[grid.agent, grid.env]
         left = bool(panel.get_ylabel())
         image = _heat_map(panel, grid, first, second, grid.diverged.mean(axis=1), "Oranges", (0, 1))
-        panel.set_ylabel(f"{grid.agent}\n{axis_name(first)}" if left else "", fontsize=9)
+        panel.set_ylabel(f"{grid.agent}\n{axis_name(first)}" if left else axis_name(first), fontsize=9)
     figure.colorbar(image, ax=figure.axes, label="share of runs that diverged")
     return figure
 

@@ -12,8 +12,7 @@ from greedyac.analysis.report import Analysis
 from greedyac.analysis.select import BYS, Reported
 from greedyac.analysis.sensitivity import line_axis
 from greedyac.analysis.stats import Band
-
-BY_WORDS = {"env": "per environment", "kind": "across environments"}
+from greedyac.analysis.words import tuned_words
 
 
 class Picture(NamedTuple):
@@ -31,7 +30,7 @@ def gallery(found: Analysis, band: Band = "standard-error", single_runs: bool = 
             runs = pl.concat([one.runs for one in shown])
             yield Picture(
                 f"learning_curves_by_{by}",
-                f"Learning curves, settings tuned {BY_WORDS[by]}; {figures.BAND_WORDS[band]}, {seeds_words(shown)}.",
+                f"Learning curves{tuned_words(found, by)}; {figures.BAND_WORDS[band]}, {seeds_words(shown)}.",
                 figures.learning_curves(runs, band, single_runs),
             )
     for kind in dict.fromkeys(kind_of(grid.env) for grid in found.swept):
@@ -53,11 +52,11 @@ def _sensitivity(found: Analysis, kind: str) -> Iterator[Picture]:
     for name in axes:
         yield Picture(
             f"sensitivity_{kind}_{name}",
-            f"Average return over the {figures.axis_name(name)}, a line per entropy scale, every other hyperparameter "
-            "at its best for each point; means over the runs that all settings have.",
+            f"Average return over the {figures.axis_name(name)}, every other hyperparameter but that of the lines at "
+            "its best for each point; means over the runs that all settings have.",
             figures.sensitivity(grids, name),
         )
-        lined = [grid for grid in grids if name in grid.axes and line_axis(grid) not in (None, name)]
+        lined = [grid for grid in grids if name in grid.axes and line_axis(grid, name)]
         if lined:
             yield Picture(
                 f"region_{kind}_{name}",
@@ -81,10 +80,10 @@ def _comparison(found: Analysis, by: str) -> Iterator[Picture]:
     own = [one for one in found.comparisons if one.by == by]
     if not own:
         return
-    tuned = f"settings tuned {BY_WORDS[by]}"
+    tuned = tuned_words(found, by)
     yield Picture(
         f"interquartile_means_by_{by}",
-        f"Interquartile mean of the normalised score with 95 % stratified bootstrap intervals; {tuned}.",
+        f"Interquartile mean of the normalised score with 95 % stratified bootstrap intervals{tuned}.",
         figures.intervals({f"{one.kind} actions": one.means for one in own}, "interquartile mean of the score"),
     )
     better = {
@@ -93,10 +92,10 @@ def _comparison(found: Analysis, by: str) -> Iterator[Picture]:
     }
     yield Picture(
         f"improvement_by_{by}",
-        f"Probability that a run of the first agent is better than one of the second, with 95 % intervals; {tuned}.",
+        f"Probability that a run of the first agent is better than one of the second, with 95 % intervals{tuned}.",
         figures.intervals(better, "probability of improvement", marked=0.5),
     )
-    caption = f"Performance profiles: the share of runs above a normalised score, with 95 % intervals; {tuned}."
+    caption = f"Performance profiles: the share of runs above a normalised score, with 95 % intervals{tuned}."
     yield Picture(f"profiles_by_{by}", caption, figures.profiles(own))
 
 

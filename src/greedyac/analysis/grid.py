@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from greedyac.analysis.load import Floats, is_number, settings_of
+from greedyac.analysis.load import is_number, settings_of
+from greedyac.analysis.stats import Floats, Whole
 from greedyac.hypers import show
 
-Whole = np.ndarray[Any, np.dtype[np.int64]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 USUAL_AXES = ("critic_step_size", "actor_step_size_scale", "entropy_scale", "entropy_step_size")
@@ -132,9 +132,10 @@ def same_settings(grids: Sequence[Grid]) -> list[Grid]:
 
 
 def _usual_seeds(asked: pl.Series) -> tuple[int, ...]:
-    """The seeds that most settings were to be run with; of two such sets the larger."""
+    """The seeds that most settings were to be run with, these and perhaps more; of two such sets the larger."""
     sets = Counter(tuple(seeds) for seeds in asked)
-    return max(sets, key=lambda seeds: (sets[seeds], len(seeds), seeds))
+    shared = {seeds: sum(sets[other] for other in sets if set(seeds) <= set(other)) for seeds in sets}
+    return max(sets, key=lambda seeds: (shared[seeds], len(seeds), seeds))
 
 
 def _rank(name: str) -> int:

@@ -11,16 +11,17 @@ import numpy as np
 import polars as pl
 
 from greedyac.agents import AGENTS
+from greedyac.analysis.stats import Floats
 from greedyac.envs import make_env
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import hypers_of, show
 from greedyac.spaces import Box
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
+from greedyac.training.curve import BINS
 from greedyac.training.rows import SCHEMA, missing_row
 from greedyac.training.runs import parse_env_label
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 STATUSES = ("done", "diverged", "blank", "failed", "missing")
 """What can have become of a run. `blank`: it is done, but finished no episode and so has no return."""
 
@@ -38,21 +39,14 @@ class Results:
     """What could not be read, in words."""
 
     def tuning(self) -> pl.DataFrame:
-        """The runs that a selection may see: those of the tuning seeds, or all if the studies name none."""
-        return self.runs.filter("tuning") if self.tuning_seeds else self.runs
+        """The runs that a selection may see: those of the tuning seeds; all of an agent that has none of them there."""
+        return self.runs.filter(pl.col("tuning") | ~pl.col("tuning").any().over("env", "agent"))
 
 
 def load(folder: Path | str, study: str | None = None, steps: int | None = None) -> Results:
     """Every run of a store, of one study in it, or of that many steps; also of a folder that `greedyac train` wrote."""
     folder = Path(folder)
-    if found := _train_files(folder):
-        rows, faults = _read_train_files(found)
-        asked: list[Study] = []
-    else:
-        store = Store.existing(folder)
-        contents = store.read()
-        asked, damaged = store.asked()
-        rows, faults = contents.rows, [str(fault) for fault in (*contents.faults, *damaged)]
+    rows, asked, faults = _read(folder)
     if study is not None:
         names = dict.fromkeys(one.name for one in asked)
         if study not in names:
@@ -66,15 +60,29 @@ def load(folder: Path | str, study: str | None = None, steps: int | None = None)
     runs = pl.concat([rows.select(SCHEMA.names()), pl.DataFrame(missing, SCHEMA)])
     runs, outdated = _newest(runs, planned)
     if outdated:
-        faults.append(f"{outdated:,} runs of other versions of an agent or environment were left out")
+        faults.append(f"{outdated:,} runs were left out, of which there are several versions")
     if steps is not None:
         _check_steps_known(runs, steps)
         runs = runs.filter(pl.col("steps") == steps)
+        asked = [one for one in asked if one.cases[0].steps == steps]
     _check_there_is_something(folder, runs, faults)
     _check_one_length(runs)
     tuning = frozenset(seed for one in asked for seed in one.tuning_seeds)
     told = tuple(dict.fromkeys(one.name for one in asked))
     return Results(_described(runs, tuning), tuning, told, tuple(faults))
+
+
+def _read(folder: Path) -> tuple[pl.DataFrame, list[Study], list[str]]:
+    """The rows of a store or of what `train` wrote, the studies that asked for them, and what could not be read."""
+    try:
+        store = Store.existing(folder)
+    except InputError:
+        if paths := _train_files(folder):
+            rows, faults = _read_train_files(paths)
+            return rows, [], faults
+        raise
+    contents, (asked, damaged) = store.read(), store.asked()
+    return contents.rows, asked, [str(fault) for fault in (*contents.faults, *damaged)]
 
 
 def _train_files(folder: Path) -> list[Path]:
@@ -89,8 +97,12 @@ def _read_train_files(paths: Iterable[Path]) -> tuple[pl.DataFrame, list[str]]:
     frames, faults = [pl.DataFrame(schema=SCHEMA)], []
     for path in paths:
         try:
-            frames.append(pl.read_parquet(path, glob=False).select(SCHEMA.names()).cast(SCHEMA))
-        except (pl.exceptions.PolarsError, OSError) as error:
+            frame = pl.read_parquet(path, glob=False).select(SCHEMA.names()).cast(SCHEMA)
+            curves = frame.filter(pl.col("status") != "failed")["curve"]
+            if settings_of(frame) and not (curves.list.len() == BINS).fill_null(False).all():
+                raise ValueError("a curve is not whole")
+            frames.append(frame)
+        except (pl.exceptions.PolarsError, OSError, ValueError) as error:
             faults.append(f"{path.parent.name}/{path.name} can't be read ({str(error).splitlines()[0]})")
     return pl.concat(frames).unique("run_id", keep="first", maintain_order=True), faults
 
@@ -187,11 +199,14 @@ def is_number(value: object) -> bool:
 def with_values(runs: pl.DataFrame) -> pl.DataFrame:
     """The runs with a column `value`: the average return, and for a run that diverged the lowest of these runs there.
 
-    Runs that are missing, failed, or finished no episode have none.
+    Runs that are missing, failed, or finished no episode have none. `final_value` is the same of the final return.
     """
-    lowest = pl.col("average_return").min().over("env")
-    value = pl.when(pl.col("status") == "diverged").then(lowest).otherwise(pl.col("average_return"))
-    return runs.with_columns(value=value)
+
+    def value(column: str) -> pl.Expr:
+        lowest = pl.col(column).min().over("env")
+        return pl.when(pl.col("status") == "diverged").then(lowest).otherwise(pl.col(column))
+
+    return runs.with_columns(value=value("average_return"), final_value=value("final_return"))
 
 
 def curves_of(runs: pl.DataFrame) -> Floats:

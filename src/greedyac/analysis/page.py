@@ -13,11 +13,11 @@ from typing import Any
 
 import polars as pl
 
-from greedyac.analysis.gallery import BY_WORDS
 from greedyac.analysis.payload import make_payload
 from greedyac.analysis.report import Analysis
+from greedyac.analysis.sensitivity import shares_of
 from greedyac.analysis.stats import Interval
-from greedyac.analysis.words import brief, listed, summary, with_interval
+from greedyac.analysis.words import brief, few_words, listed, summary, tuned_words, with_interval
 
 NAMES = ("env", "agent", "first", "second", "average_return", "interquartile_mean", "improvement", "difference", "Φ")
 """Columns of tables that are not to be broken into lines."""
@@ -82,10 +82,10 @@ def _sections(
     )
     sections.append(("curves", "Learning curves", curves + (note if left else "")))
     if "results" in tables:
-        sections.append(("results", "Results", _results(tables["results"])))
+        sections.append(("results", "Results", _results(found, tables["results"])))
     if any(choice.compared > 1 for choice in found.choices):
         sections.append(("selection", "Selection", _selection(tables["selection"], found)))
-    sections.append(("sensitivity-part", "Sensitivity", _sensitivity(tables, data)))
+    sections.append(("sensitivity-part", "Sensitivity", _sensitivity(found, tables, data)))
     if data["comparisons"]:
         sections.append(("comparison-part", "Comparison of agents", _figure("comparison") + _compared(tables)))
     sections.append(("inventory", "What is there", _table(tables["inventory"], "Runs by what became of them.")))
@@ -107,14 +107,15 @@ def _figure(name: str) -> str:
     return f'<figure id="{name}">{inside}</figure>'
 
 
-def _results(results: pl.DataFrame) -> str:
+def _results(found: Analysis, results: pl.DataFrame) -> str:
     parts = []
     columns = ["env", "agent", "setting", "average_return", "standard_error", "low", "high", "final_return", "runs"]
     for (by,), rows in results.group_by("by", maintain_order=True):
         frame = _with_intervals(rows.select([*columns, "runs_asked", "diverged", "seeds"]), {"average_return": ""})
-        caption = f"Settings tuned {BY_WORDS[str(by)]}: mean average return over runs, 95 % bootstrap interval."
+        tuned = tuned_words(found, str(by))
+        caption = f"Mean average return over runs, with 95 % bootstrap intervals{tuned}."
         optimistic = " Chosen and reported on the same seeds: optimistic." if rows["optimistic"].any() else ""
-        parts.append(_table(frame, caption + optimistic))
+        parts.append(_table(frame, caption + optimistic + few_words(int(rows["runs"].min()))))  # type: ignore[arg-type]
     return "".join(parts)
 
 
@@ -137,11 +138,15 @@ def _selection(selection: pl.DataFrame, found: Analysis) -> str:
     parts = [
         _table(part.select(columns), told[str(by)]) for (by,), part in selection.group_by("by", maintain_order=True)
     ]
-    words = "Indistinguishable: the fewest settings that together win 95 % of selections repeated on resampled seeds."
+    words = (
+        "Indistinguishable: settings that can't be told from the chosen one, itself included, by repeating the "
+        "selection on resampled seeds: the fewest that together win 95 % of these, and all not behind in 97.5 %."
+        + few_words(min(len(choice.seeds) for choice in found.choices))
+    )
     return f"{''.join(parts)}<p class='faint'>{words} All settings: <code>tables/rivals.csv</code>.</p>"
 
 
-def _sensitivity(tables: Mapping[str, pl.DataFrame], data: Mapping[str, Any]) -> str:
+def _sensitivity(found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapping[str, Any]) -> str:
     if not data["sensitivity"]:
         return "<p>No hyperparameter varies between complete settings of an agent on an environment.</p>"
     body = _figure("sensitivity")
@@ -152,7 +157,8 @@ def _sensitivity(tables: Mapping[str, pl.DataFrame], data: Mapping[str, Any]) ->
         words = (
             "Φ: what one setting for all environments of a kind costs against the best for each, in score. Effective "
             "dimensionality: how many hyperparameters must be tuned per environment to keep 95 % of the score of "
-            "tuning all (none is given where that score is not positive). 95 % bootstrap intervals."
+            "tuning all (none is given where that score is not positive). Noise makes both larger, and their 95 % "
+            "bootstrap intervals with them; held-out Φ chooses on one half of the seeds and judges by the other."
         )
         names = {"phi": "phi_", "effective_dimensionality": "effective_dimensionality_"}
         body += _table(_with_intervals(tables["measures"].drop("envs"), names).rename({"phi": "Φ"}), words)
@@ -169,8 +175,9 @@ def _sensitivity(tables: Mapping[str, pl.DataFrame], data: Mapping[str, Any]) ->
     body += _table(shares, words)
     if data["variance"]:
         body += _figure("variance")
-    else:
-        body += "<p>No variance shares: they need every combination of the values, and returns that differ.</p>"
+    if lacking := [f"{grid.agent} on {grid.env}" for grid in found.swept if not shares_of(grid)]:
+        words = "No variance shares: they need every combination of the values, and returns that differ"
+        body += f"<p>{words}; not so for {escape(listed(lacking))}.</p>"
     return body + (_figure("heat-maps") if data["pairs"] else "")
 
 

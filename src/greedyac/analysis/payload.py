@@ -11,12 +11,12 @@ from matplotlib.colors import to_hex
 
 from greedyac.analysis.compare import Comparison
 from greedyac.analysis.figures import COLOURS, axis_name, named_shares
-from greedyac.analysis.gallery import BY_WORDS
 from greedyac.analysis.grid import Grid, axes_of
-from greedyac.analysis.load import Floats, curves_of, settings_of, with_values
+from greedyac.analysis.load import curves_of, settings_of, with_values
 from greedyac.analysis.report import Analysis
 from greedyac.analysis.sensitivity import pair_means, sensitivity_curves
-from greedyac.analysis.stats import Interval, tolerance
+from greedyac.analysis.stats import Floats, Interval, tolerance
+from greedyac.analysis.words import BY_WORDS, few_words, tuned_words
 from greedyac.hypers import show
 
 MOST_CURVES = 32_000
@@ -28,7 +28,7 @@ DARK_COLOURS = ("#56B4E9", "#E69F00", "#009E73", "#CC79A7", "#F0E442", "#D55E00"
 def make_payload(found: Analysis) -> tuple[dict[str, Any], np.ndarray[Any, np.dtype[np.uint16]]]:
     """What the figures are drawn from, as JSON values, and the curves of single runs."""
     curves, settings, envs, left_out = _curves(found)
-    views = [(by, f"tuned {BY_WORDS[by]}") for by in BY_WORDS if found.chosen(by)]
+    views = [(by, words if found.tuned else "as they are") for by, words in BY_WORDS.items() if found.chosen(by)]
     every = [one for own in settings.values() for group in own.values() for one in group]
     hypers = sorted(
         {name for one in every for name in one["hypers"]} | {name for grid in found.grids for name in grid.axes}
@@ -50,7 +50,7 @@ def make_payload(found: Analysis) -> tuple[dict[str, Any], np.ndarray[Any, np.dt
         "sensitivity": _by_env(found.swept, _sensitivity_data),
         "pairs": _by_env([grid for grid in found.swept if len(grid.axes) > 1], _pairs_data),
         "variance": _by_env([grid for grid in found.swept if named_shares(grid)], named_shares),
-        "comparisons": [_comparison_data(one) for one in found.comparisons],
+        "comparisons": [_comparison_data(one, tuned_words(found, one.by)) for one in found.comparisons],
     }
     return data, curves
 
@@ -141,12 +141,13 @@ def _pairs_data(grid: Grid) -> list[dict[str, Any]]:
     ]
 
 
-def _comparison_data(one: Comparison) -> dict[str, Any]:
+def _comparison_data(one: Comparison, tuned: str) -> dict[str, Any]:
     def row(name: str, agent: str, number: Interval) -> dict[str, Any]:
         return {"name": name, "agent": agent, **number._asdict()}
 
     return {
-        "title": f"{one.kind} actions, tuned {BY_WORDS[one.by]}",
+        "title": f"{one.kind} actions{tuned}",
+        "few": few_words(min(one.runs.values())),
         "runs": ", ".join(f"{count} runs on {env}" for env, count in one.runs.items()),
         "optimistic": one.optimistic,
         "means": [row(agent, agent, mean) for agent, mean in one.means.items()],

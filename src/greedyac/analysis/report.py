@@ -20,7 +20,7 @@ from greedyac.analysis.sensitivity import (
     region_width,
     sensitivity_curves,
     shares_near_best,
-    variance_shares,
+    shares_of,
 )
 from greedyac.analysis.stats import Band, band_of, percentile_interval, resampled_means, standard_error
 
@@ -50,6 +50,11 @@ class Analysis:
         """The grids with more than one setting."""
         return [grid for grid in self.grids if len(grid.settings) > 1]
 
+    @cached_property
+    def tuned(self) -> bool:
+        """Whether anything was chosen among several settings."""
+        return any(choice.compared > 1 for choice in self.choices)
+
     def chosen(self, by: str) -> list[Reported]:
         """The reported runs of one way of choosing."""
         return [one for one in self.reported if one.choice.by == by]
@@ -63,6 +68,7 @@ def analyse(results: Results, best: Best = "store") -> Analysis:
         chosen, unsaid = choose(results, by, best)
         if by == "env" or any(len(choice.envs) > 1 and choice.compared > 1 for choice in chosen):
             choices += chosen
+        if by == "env" or any(choice.compared > 1 for choice in choices):
             notes += unsaid
     runs = with_values(results.runs)
     scales = {"paper": paper_scales(results.tuning(), best), "percentile": percentile_scales(runs)}
@@ -84,7 +90,7 @@ def tables(found: Analysis, band: Band = "standard-error") -> dict[str, pl.DataF
         "settings": _frame(row for grid in found.swept for row in _setting_rows(grid)),
         "sensitivity_curves": _frame(row for grid in found.swept for row in _curve_rows(grid)),
         "regions": _frame(row for grid in found.swept for row in _region_rows(grid, found.scales)),
-        "near_best": _frame(_near_best_rows(found.swept)),
+        "near_best": _frame(_near_best_rows(found.grids)),
         "variance_shares": _frame(row for grid in found.swept for row in _variance_rows(grid)),
         "measures": _frame(map(_measure_row, found.measures)),
         "interquartile_means": _frame(row for one in found.comparisons for row in _mean_rows(one)),
@@ -128,7 +134,7 @@ def _rival_rows(choice: Choice) -> Iterator[dict[str, Any]]:
 def _result_row(one: Reported) -> dict[str, Any]:
     values = one.runs["value"].to_numpy()
     low, high = percentile_interval(resampled_means(values)) if len(values) > 1 else (None, None)
-    final = one.runs["final_return"].mean()
+    final = one.runs["final_value"].mean()
     return {
         "by": one.choice.by,
         "kind": one.choice.kind,
@@ -139,7 +145,7 @@ def _result_row(one: Reported) -> dict[str, Any]:
         "runs": len(values),
         "runs_asked": one.asked,
         "diverged": int((one.runs["status"] == "diverged").sum()),
-        "seeds": "fresh" if one.fresh else "tuning" if one.runs["tuning"].any() else "all",
+        "seeds": "fresh" if one.fresh else "chosen by" if one.optimistic else "all",
         "optimistic": one.optimistic,
         "average_return": float(values.mean()),
         "standard_error": float(standard_error(values)) if len(values) > 1 else None,
@@ -177,7 +183,7 @@ def _setting_rows(grid: Grid) -> Iterator[dict[str, Any]]:
 
 def _curve_rows(grid: Grid) -> Iterator[dict[str, Any]]:
     for across in grid.axes:
-        lines = line_axis(grid) if line_axis(grid) != across else None
+        lines = line_axis(grid, across)
         curves = sensitivity_curves(grid, across, lines)
         for value, curve in zip(grid.axes[lines] if lines else [None], curves, strict=True):
             for point, mean in zip(grid.axes[across], curve, strict=True):
@@ -193,9 +199,9 @@ def _curve_rows(grid: Grid) -> Iterator[dict[str, Any]]:
 
 
 def _region_rows(grid: Grid, scores: Mapping[str, Scales]) -> Iterator[dict[str, Any]]:
-    lines = line_axis(grid)
     for across in grid.axes:
-        if lines is None or across == lines:
+        lines = line_axis(grid, across)
+        if lines is None:
             continue
         curves = sensitivity_curves(grid, across, lines)
         widths = {
@@ -207,8 +213,11 @@ def _region_rows(grid: Grid, scores: Mapping[str, Scales]) -> Iterator[dict[str,
 
 
 def _near_best_rows(grids: Sequence[Grid]) -> Iterator[dict[str, Any]]:
-    best = {env: max(grid.means.max() for grid in grids if grid.env == env) for env in {grid.env for grid in grids}}
-    for grid in grids:
+    known = [grid for grid in grids if grid.settings]
+    best = {env: max(grid.means.max() for grid in known if grid.env == env) for env in {grid.env for grid in known}}
+    for grid in known:
+        if len(grid.settings) < 2:
+            continue
         row = {"env": grid.env, "agent": grid.agent, "settings": len(grid.settings)}
         for whose, reference in (("own", grid.means.max()), ("any", best[grid.env])):
             shares = shares_near_best(grid.means, reference)
@@ -218,11 +227,8 @@ def _near_best_rows(grids: Sequence[Grid]) -> Iterator[dict[str, Any]]:
 
 
 def _variance_rows(grid: Grid) -> Iterator[dict[str, Any]]:
-    axes = list(grid.axes)
-    shares = variance_shares(grid.tensor(grid.means)) if grid.full else {}
-    for chosen, share in shares.items():
-        names = " × ".join(axes[axis] for axis in chosen)
-        yield {"env": grid.env, "agent": grid.agent, "hyperparameters": names, "share": share}
+    for names, share in shares_of(grid).items():
+        yield {"env": grid.env, "agent": grid.agent, "hyperparameters": " × ".join(names), "share": share}
 
 
 def _measure_row(one: Measures) -> dict[str, Any]:
@@ -237,6 +243,7 @@ def _measure_row(one: Measures) -> dict[str, Any]:
         "phi": one.phi.estimate,
         "phi_low": one.phi.low,
         "phi_high": one.phi.high,
+        "held_out_phi": one.held_out_phi,
         "effective_dimensionality": dimension.estimate if dimension else None,
         "effective_dimensionality_low": dimension.low if dimension else None,
         "effective_dimensionality_high": dimension.high if dimension else None,

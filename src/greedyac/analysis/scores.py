@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import polars as pl
 
-from greedyac.analysis.load import Floats
+from greedyac.analysis.stats import Floats
 from greedyac.errors import InputError
 
 PAPER_BEST = {
@@ -19,27 +19,26 @@ PAPER_BEST = {
 }
 """The paper's table of near-optimal returns: the best episode of any of its runs."""
 Best = Literal["store", "paper"]
-BESTS: tuple[Best, ...] = ("store", "paper")
 
 
 class Scale(NamedTuple):
-    """A score as a straight line: (value - zero) / unit."""
+    """A score as a straight line: (value - zero) / unit. Both may be arrays."""
 
-    zero: float
-    unit: float
+    zero: float | Floats
+    unit: float | Floats
 
     def __call__(self, values: Floats) -> Floats:
         """The scores of values."""
-        return (values - self.zero) / self.unit
+        return np.asarray((values - self.zero) / self.unit)
 
 
 Scales = Mapping[str, Scale | None]
 """By environment; none where the score is not defined."""
 
 
-def paper_scale(best: float) -> Scale | None:
+def paper_scale(best: float | Floats) -> Scale:
     """1 - (best - value) / |best|, which is 1 at the best; not defined if that is 0."""
-    return Scale(best - abs(best), abs(best)) if best else None
+    return Scale(best - np.abs(best), np.abs(best))
 
 
 def best_returns(runs: pl.DataFrame, best: Best) -> dict[str, float]:
@@ -59,7 +58,7 @@ def _name(env: str) -> str:
 
 def paper_scales(runs: pl.DataFrame, best: Best) -> dict[str, Scale | None]:
     """The paper's score on each environment."""
-    return {env: paper_scale(value) for env, value in best_returns(runs, best).items()}
+    return {env: paper_scale(value) if value else None for env, value in best_returns(runs, best).items()}
 
 
 def percentile_scales(runs: pl.DataFrame) -> dict[str, Scale | None]:

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from greedyac.analysis.grid import Grid, make_grids, same_settings
-from greedyac.analysis.load import Floats, Results, kind_of, with_values
-from greedyac.analysis.scores import Best, best_returns
-from greedyac.analysis.stats import CONFIDENCE, resampled, resampled_means
+from greedyac.analysis.load import Results, kind_of, with_values
+from greedyac.analysis.scores import Best, best_returns, paper_scale
+from greedyac.analysis.stats import CONFIDENCE, Floats, percentile_interval, resampled, resampled_means
 
 By = Literal["env", "kind"]
 BYS: tuple[By, ...] = ("env", "kind")
@@ -40,9 +40,12 @@ class Choice(NamedTuple):
 def choose(results: Results, by: By, best: Best = "store") -> tuple[list[Choice], list[str]]:
     """The choice for every agent on every environment (or kind of environments), and in words where there is none."""
     runs = with_values(results.tuning())
+    grids = make_grids(runs)
+    seen = [{"env": grid.env, "seed": seed} for grid in grids for seed in grid.seeds]
+    runs = runs.join(pl.DataFrame(seen), on=["env", "seed"], how="semi")
     known = best_returns(runs, best)
     groups: dict[tuple[str, str], list[Grid]] = defaultdict(list)
-    for grid in make_grids(runs):
+    for grid in grids:
         groups[grid.env if by == "env" else kind_of(grid.env), grid.agent].append(grid)
     choices, notes = [], []
     for (place, agent), group in groups.items():
@@ -52,7 +55,7 @@ def choose(results: Results, by: By, best: Best = "store") -> tuple[list[Choice]
             tuned = " on the tuning seeds" if results.tuning_seeds else ""
             notes.append(f"no setting of {agent} was chosen for {where}: {obstacle}{tuned}")
         else:
-            choices.append(_choice(by, same, *_scores(same, runs, by, best)))
+            choices.append(_choice(by, same, *_judged(by, same, runs, known, best)))
     return choices, notes
 
 
@@ -77,7 +80,7 @@ def _choice(by: By, grids: list[Grid], scores: Floats, samples: Floats) -> Choic
             "setting": [first.describe(place) for place in range(len(scores))],
             "score": scores,
             "win_share": wins,
-            "indistinguishable": _indistinguishable(wins, best),
+            "indistinguishable": _indistinguishable(samples, wins, best, min(len(grid.seeds) for grid in grids)),
         }
     ).sort("score", descending=True, maintain_order=True)
     return Choice(
@@ -96,37 +99,51 @@ def _choice(by: By, grids: list[Grid], scores: Floats, samples: Floats) -> Choic
     )
 
 
-def _scores(grids: list[Grid], runs: pl.DataFrame, by: By, best: Best) -> tuple[Floats, Floats]:
-    """What each setting is judged by, `[settings]`, and the same for resampled seeds, `[times, settings]`.
+def _judged(
+    by: By, grids: list[Grid], runs: pl.DataFrame, known: Mapping[str, float], best: Best
+) -> tuple[Floats, Floats]:
+    """What each setting is judged by, `[settings]`, and the same for resampled seeds, `[times, settings]`."""
+    if by == "env":
+        return grids[0].means, resampled_means(grids[0].values)
+    drawn = [_near_optimal(grid, runs, known[grid.env], best, stream) for stream, grid in enumerate(grids)]
+    return _scores(grids, [(known[grid.env], one) for grid, one in zip(grids, drawn, strict=True)])
+
+
+def _scores(grids: list[Grid], best: list[tuple[float, Floats]]) -> tuple[Floats, Floats]:
+    """The mean score of each setting over environments, `[settings]`, and for resampled seeds, `[times, settings]`.
 
     The seeds are resampled for all settings alike, and the near-optimal return is found anew among them.
     """
-    if by == "env":
-        return grids[0].means, resampled_means(grids[0].values)
-    known = best_returns(runs, best)
-    means, samples = [], []
-    for stream, grid in enumerate(grids):
-        means.append(1 - (known[grid.env] - grid.means) / abs(known[grid.env]))
-        drawn = known[grid.env] if best == "paper" else _resampled_best(grid, runs, known[grid.env], stream)
-        samples.append(1 - (drawn - resampled_means(grid.values, stream)) / np.abs(drawn))
+    means = [paper_scale(known)(grid.means) for grid, (known, _) in zip(grids, best, strict=True)]
+    samples = [
+        paper_scale(drawn)(resampled_means(grid.values, stream))
+        for stream, (grid, (_, drawn)) in enumerate(zip(grids, best, strict=True))
+    ]
     return np.mean(means, axis=0), np.mean(samples, axis=0)
 
 
-def _resampled_best(grid: Grid, runs: pl.DataFrame, best: float, stream: int) -> Floats:
+def _near_optimal(grid: Grid, runs: pl.DataFrame, known: float, best: Best, stream: int) -> Floats:
     """The highest return of any agent's runs on the resampled seeds, `[times, 1]`; of all where theirs is 0 or none."""
+    if best == "paper":
+        return np.full((1, 1), known)
     there = runs.filter(pl.col("env") == grid.env, pl.col("seed").is_in(grid.seeds))
     highest = dict(there.group_by("seed").agg(pl.col("best_return").max()).rows())
     by_seed = np.array([-np.inf if highest[seed] is None else highest[seed] for seed in grid.seeds])
     drawn = by_seed[resampled(len(grid.seeds), stream=stream)].max(axis=1, keepdims=True)
-    return np.where(np.isfinite(drawn) & (drawn != 0), drawn, best)
+    return np.where(np.isfinite(drawn) & (drawn != 0), drawn, known)
 
 
-def _indistinguishable(wins: Floats, best: int) -> list[bool]:
-    """The fewest settings that together win in `CONFIDENCE` of the resamples, and the best."""
+def _indistinguishable(samples: Floats, wins: Floats, best: int, seeds: int) -> list[bool]:
+    """The settings that can't be told from the best, by judgements of resampled seeds, `[times, settings]`.
+
+    These are the fewest that together win in `CONFIDENCE` of the resamples, and those that are not behind the best in
+    so many of them. One seed tells nothing apart.
+    """
     order = np.argsort(-wins, kind="stable")
     before = np.cumsum(wins[order]) - wins[order]
-    chosen = set(order[before < CONFIDENCE].tolist()) | {best}
-    return [place in chosen for place in range(len(wins))]
+    winners = set(order[before < CONFIDENCE].tolist())
+    behind = percentile_interval(samples[:, [best]] - samples)[0] > 0
+    return [seeds < 2 or place in winners or not behind[place] for place in range(len(wins))]
 
 
 class Reported(NamedTuple):
@@ -150,14 +167,10 @@ def reported(results: Results, choices: Sequence[Choice]) -> list[Reported]:
     reports = []
     for choice in choices:
         for env in choice.envs:
-            own = runs.filter(
-                pl.col("env") == env, pl.col("setting_id") == choice.setting_id, pl.col("agent") == choice.agent
-            )
-            others = own.filter(~pl.col("tuning"))
-            fresh = bool(results.tuning_seeds) and others["value"].is_not_null().any()
-            used = others if fresh else own.filter("tuning") if results.tuning_seeds else own
-            optimistic = not fresh and choice.compared > 1
-            reports.append(
-                Reported(choice, env, used.filter(pl.col("value").is_not_null()), used.height, fresh, optimistic)
-            )
+            own = runs.filter(pl.col("env") == env, pl.col("setting_id") == choice.setting_id)
+            others = own.filter(~pl.col("tuning"), ~pl.col("seed").is_in(choice.seeds))
+            fresh = others["value"].is_not_null().any()
+            used = others if fresh else own.filter(pl.col("seed").is_in(choice.seeds))
+            known = used.filter(pl.col("value").is_not_null())
+            reports.append(Reported(choice, env, known, used.height, fresh, not fresh and choice.compared > 1))
     return reports

@@ -7,20 +7,22 @@ from typing import NamedTuple
 import numpy as np
 
 from greedyac.analysis.grid import Grid, same_settings
-from greedyac.analysis.load import Floats, kind_of
+from greedyac.analysis.load import kind_of
 from greedyac.analysis.scores import Scales
-from greedyac.analysis.stats import Interval, interval, resampled_means
+from greedyac.analysis.stats import Floats, Interval, Whole, interval, resampled_means
 
 KEPT = 0.95
 """The share of the per-environment score that the effective dimensionality keeps."""
+ENTROPY = ("entropy_scale", "entropy_step_size")
 ROUNDING = 1e-12
 """Relative differences up to this are those of equal numbers."""
+HALVES = 100
 WITHIN = (0.05, 0.10, 0.25)
 
 
-def line_axis(grid: Grid) -> str | None:
-    """The hyperparameter that has a line for each of its values: the entropy scale, or what stands for it."""
-    return next((name for name in ("entropy_scale", "entropy_step_size") if name in grid.axes), None)
+def line_axis(grid: Grid, across: str) -> str | None:
+    """The hyperparameter with a line for each of its values over another: the entropy scale, or what stands for it."""
+    return next((name for name in ENTROPY if name in grid.axes and name != across), None)
 
 
 def sensitivity_curves(grid: Grid, across: str, lines: str | None) -> Floats:
@@ -64,6 +66,13 @@ def variance_shares(tensor: Floats) -> dict[tuple[int, ...], float]:
     return {chosen: float((part**2).mean() / total) for chosen, part in parts.items() if chosen}
 
 
+def shares_of(grid: Grid) -> dict[tuple[str, ...], float]:
+    """The variance shares of a grid by the names of hyperparameters; empty if it is not full."""
+    axes = list(grid.axes)
+    shares = variance_shares(grid.tensor(grid.means)) if grid.full else {}
+    return {tuple(axes[axis] for axis in chosen): share for chosen, share in shares.items()}
+
+
 def pair_means(grid: Grid, first: str, second: str, numbers: Floats) -> Floats:
     """Means of the settings' numbers `[settings]` over all axes but two: `[first, second]`; NaN where there is none."""
     names = list(grid.axes)
@@ -80,7 +89,7 @@ def phi(scores: Floats) -> Floats:
     return np.asarray(scores.max(axis=-1).mean(axis=-1) - scores.mean(axis=-2).max(axis=-1))
 
 
-def effective_dimensionality(scores: Floats, places: np.ndarray) -> Floats:
+def effective_dimensionality(scores: Floats, places: Whole) -> Floats:
     """How many hyperparameters must be tuned per environment to keep `KEPT` of the score of tuning all.
 
     The others stay at the values that are best across environments. `scores: [times, envs, settings]`,
@@ -99,6 +108,15 @@ def effective_dimensionality(scores: Floats, places: np.ndarray) -> Floats:
     return needed
 
 
+def held_out_phi(first: Floats, second: Floats) -> float:
+    """Φ with the settings chosen by one half of the seeds and judged by the other: `[envs, settings]` scores each.
+
+    Noise makes Φ larger, because the best of noisy means is too good. Here it does not, and so this may be below 0.
+    """
+    each, across = first.argmax(axis=1), first.mean(axis=0).argmax()
+    return float((second[np.arange(len(second)), each] - second[:, across]).mean())
+
+
 class Measures(NamedTuple):
     """How sensitive an agent is across the environments of one kind, by one score."""
 
@@ -109,6 +127,8 @@ class Measures(NamedTuple):
     settings: int
     hyperparameters: int
     phi: Interval
+    held_out_phi: float | None
+    """The mean of `held_out_phi` over many halves; None with one seed."""
     effective_dimensionality: Interval | None
     """None where the score of tuning everything per environment is not positive."""
 
@@ -131,9 +151,27 @@ def measures(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[Measur
         dimensions = effective_dimensionality(np.concatenate([estimate[None], samples]), places)
         dimension = None if np.isnan(dimensions).any() else interval(dimensions[0], dimensions[1:])
         envs = tuple(grid.env for grid in same)
-        width = interval(float(phi(estimate)), phi(samples))
-        found.append(Measures(kind, agent, score, envs, len(places), places.shape[1], width, dimension))
+        cost = interval(phi(estimate), phi(samples))
+        fair = _held_out(same, scales)
+        found.append(Measures(kind, agent, score, envs, len(places), places.shape[1], cost, fair, dimension))
     return found
+
+
+def _held_out(grids: Sequence[Grid], scales: Scales) -> float | None:
+    """The mean of `held_out_phi` over random halves of each environment's seeds, both ways."""
+    if min(len(grid.seeds) for grid in grids) < 2:
+        return None
+    rng, found = np.random.default_rng(0), []
+    for _ in range(HALVES):
+        halves: tuple[list[Floats], list[Floats]] = ([], [])
+        for grid in grids:
+            scale, order = scales[grid.env], rng.permutation(len(grid.seeds))
+            assert scale is not None
+            for half, part in zip(halves, np.array_split(order, 2), strict=True):
+                half.append(scale(grid.values[:, part].mean(axis=1)))
+        first, second = map(np.stack, halves)
+        found += [held_out_phi(first, second), held_out_phi(second, first)]
+    return float(np.mean(found))
 
 
 def _scored(grids: Sequence[Grid], scales: Scales) -> tuple[Floats, Floats]:

@@ -35,11 +35,15 @@ def resampled(runs: int, times: int = RESAMPLES, stream: int = 0) -> Whole:
 def resampled_means(values: Floats, stream: int = 0, times: int = RESAMPLES) -> Floats:
     """Means over resampled runs: `[..., runs]` becomes `[times, ...]`."""
     runs = values.shape[-1]
-    draws = resampled(runs, times, stream)
-    counts = np.zeros((times, runs))
-    np.add.at(counts, (np.arange(times)[:, None], draws), 1.0)
-    means = counts @ values.reshape(-1, runs).T / runs
+    means = _counts(runs, times, stream) @ values.reshape(-1, runs).T / runs
     return means.reshape(times, *values.shape[:-1])
+
+
+def _counts(runs: int, times: int, stream: int) -> Floats:
+    """How often each resample takes each run: `[times, runs]`."""
+    counts = np.zeros((times, runs))
+    np.add.at(counts, (np.arange(times)[:, None], resampled(runs, times, stream)), 1.0)
+    return counts
 
 
 def percentile_interval(samples: Floats) -> tuple[Floats, Floats]:
@@ -107,6 +111,13 @@ def improvement(first: Floats, second: Floats) -> Floats:
     """The probability that a run of the first is better than one of the second, `[..., runs]` each; ties are half."""
     difference = first[..., :, None] - second[..., None, :]
     return np.asarray(((difference > 0) + 0.5 * (difference == 0)).mean(axis=(-2, -1)))
+
+
+def resampled_improvement(first: Floats, second: Floats, stream: int = 0, times: int = RESAMPLES) -> Floats:
+    """`improvement` of runs `[runs]` each, resampled alike: `[times]`."""
+    better = (first[:, None] > second) + 0.5 * (first[:, None] == second)
+    counts = _counts(len(first), times, stream)
+    return np.asarray(((counts @ better) * counts).sum(axis=1) / len(first) ** 2)
 
 
 def profile(scores: Floats, thresholds: Floats) -> Floats:

@@ -42,7 +42,7 @@ def run(options: Any) -> int:
     from greedyac.analysis.load import load
     from greedyac.analysis.second_stage import fresh_seeds, second_stage, seeds_text
     from greedyac.analysis.select import choose
-    from greedyac.analysis.words import counted
+    from greedyac.analysis.words import counted, few_words
     from greedyac.training.files import write_atomically
     from greedyac.training.runs import parse_seeds
 
@@ -66,10 +66,11 @@ def run(options: Any) -> int:
         print(f"{choice.agent} on {', '.join(choice.envs)}: {choice.setting}")
         if choice.compared > 1:
             rivals = int(choice.rivals["indistinguishable"].sum()) - 1
-            told = f"{rivals} more can't be told from it" if rivals else "no other can be mistaken for it"
-            print(f"  best of {choice.compared} with {choice.score:.4g}; {told}")
+            print(f"  best of {choice.compared} with {choice.score:.4g}; {rivals} can't be told from it")
     for note in (*results.faults, *notes):
         print(f"note: {note}")
+    if few := few_words(min(len(choice.seeds) for choice in choices)):
+        print(f"note:{few}")
     if not results.tuning_seeds:
         print("note: no study here names tuning seeds: all seeds were used to choose")
     print(f"written to {options.out}: {counted(len(study.runs()), 'run')} on seeds {seeds_text(study.seeds)}")

@@ -107,7 +107,6 @@
         if (typeof control.label === "function") words.textContent = control.label(state);
         if (!options.some(([value]) => value === state[key])) state[key] = options.length ? options[0][0] : null;
         input.replaceChildren(...options.map(([value, words]) => new Option(words, value, false, value === state[key])));
-        label.hidden = label.style.display = "";
         label.style.display = options.length > (control.least ?? 1) ? "" : "none";
       }
     }
@@ -203,6 +202,7 @@
       traces.push({ x: steps, y: middle, mode: "lines", line: { color: colour, dash, width: 2.5 }, name: `${agent}, ${count}${held}`, hovertemplate: "%{y:.4g}" });
     }
     const optimistic = lines.some((line) => line.optimistic) ? " These settings were chosen on these very runs: the curves are optimistic." : "";
+    const none = lines.length ? "" : " There are no runs with these values.";
     const which = lines.map(({ agent, setting }) => `${agent} with ${setting.label}`).join("; ");
     return {
       traces,
@@ -210,20 +210,27 @@
         xaxis: { title: { text: "environment steps" } }, yaxis: { title: { text: "return" } }, hovermode: state.single ? "closest" : "x unified",
         legend: above(), margin: { t: 10, r: 10, l: 60, b: 50 }, height: 460,
       },
-      caption: `${state.env}: ${bandWords[state.band]}. ${which}.${optimistic}`,
+      caption: `${state.env}: ${bandWords[state.band]}${which && `; ${which}`}.${none}${optimistic}`,
     };
   });
 
   // ---- sensitivity ------------------------------------------------------------------------------------------------
   const axesOn = (env) => [...new Set(Object.values(DATA.sensitivity[env]).flatMap((one) => Object.keys(one.axes)))];
+  const entropyFirst = (name) => name.startsWith("entropy") ? 0 : 1;
+  function linesOver({ env, across }) {  // what varies together with it, for some agent
+    const together = Object.values(DATA.sensitivity[env]).filter((one) => across in one.axes);
+    const names = [...new Set(together.flatMap((one) => Object.keys(one.axes)))].filter((name) => name !== across);
+    return names.sort((one, other) => entropyFirst(one) - entropyFirst(other));
+  }
   figure("sensitivity", {
     env: { label: "environment", options: () => same(Object.keys(DATA.sensitivity)) },
     across: { label: "hyperparameter", options: (state) => axesOn(state.env).map((name) => [name, hyper(name)]) },
-    lines: { label: "a line for each", options: (state) => [...axesOn(state.env).filter((name) => name !== state.across).sort((a, b) => (b === "entropy_scale") - (a === "entropy_scale")).map((name) => [name, hyper(name)]), ["", "nothing: best of all"]] },
+    lines: { label: "a line for each", options: (state) => [...linesOver(state).map((name) => [name, hyper(name)]), ["", "nothing: best of all"]] },
     style: { label: "show", options: (state) => state.lines ? [["lines", "lines"], ["region", "region between the lines"]] : [["lines", "lines"]] },
   }, (state, width) => {
     const drawn = Object.entries(DATA.sensitivity[state.env]).filter(([, one]) => one.curves[state.across]?.[state.lines]);
     const layout = panels(drawn.map(([agent]) => agent), width, 300), traces = [], listed = new Set();
+    const every = [...new Set(drawn.flatMap(([, one]) => one.axes[state.lines] ?? []))].sort((a, b) => a - b), colourOf = shades(every.length);
     drawn.forEach(([agent, one], place) => {
       const points = one.axes[state.across], curves = one.curves[state.across][state.lines];
       const on = { xaxis: axis("x", place), yaxis: axis("y", place) };
@@ -235,10 +242,10 @@
         traces.push({ ...on, x, y: low, mode: "lines", line: { color: colour, width: 1 }, name: `${agent}, lowest`, showlegend: false });
         traces.push({ ...on, x, y: high, mode: "lines", line: { color: colour, width: 1 }, fill: "tonexty", fillcolor: fade(colour, 0.35), name: `${agent}, highest`, showlegend: false });
       } else {
-        const values = state.lines ? one.axes[state.lines] : [null], colours = state.lines ? shades(values.length) : [agentStyle(agent).colour];
         curves.forEach((line, at) => {
-          const name = state.lines ? `${hyper(state.lines)} = ${values[at]}` : agent;
-          traces.push({ ...on, x: points, y: line, mode: "lines+markers", line: { color: colours[at], width: 2 }, name, legendgroup: name, showlegend: !listed.has(name) && Boolean(state.lines) });
+          const value = state.lines ? one.axes[state.lines][at] : null, name = state.lines ? `${hyper(state.lines)} = ${value}` : agent;
+          const colour = state.lines ? colourOf[every.indexOf(value)] : agentStyle(agent).colour;
+          traces.push({ ...on, x: points, y: line, mode: "lines+markers", line: { color: colour, width: 2 }, name, legendgroup: name, showlegend: !listed.has(name) && Boolean(state.lines) });
           listed.add(name);
         });
       }
@@ -246,8 +253,11 @@
       layout[`yaxis${place ? place + 1 : ""}`] = { title: { text: place ? "" : "average return" }, ...(place ? { matches: "y" } : {}) };
     });
     layout.legend = above(30, layout.height - 100);
-    const others = "every other hyperparameter at its best for each point";
-    return { traces, layout, caption: `${state.env}: mean of average returns over the runs that all settings have, ${others}.` };
+    const others = "every other hyperparameter at its best for each point", region = state.style === "region";
+    const what = region ? `band between the lines of all values of ${hyper(state.lines)}; ` : "";
+    const without = Object.keys(DATA.sensitivity[state.env]).filter((agent) => !drawn.some(([name]) => name === agent));
+    const missing = without.length ? ` Not varied by ${without.join(", ")}.` : "";
+    return { traces, layout, caption: `${state.env}: ${what}mean of average returns over the runs that all settings have, ${others}.${missing}` };
   });
 
   // ---- heat maps --------------------------------------------------------------------------------------------------
@@ -316,7 +326,7 @@
       Object.assign(layout, { xaxis: { title: { text: probability ? "probability of improvement" : "interquartile mean of score" }, ...(probability ? { range: [-0.03, 1.03] } : {}) }, yaxis: { autorange: "reversed", type: "category" }, height: 130 + 60 * rows.length });
       if (probability) layout.shapes = [{ type: "line", x0: 0.5, x1: 0.5, yref: "paper", y0: 0, y1: 1, line: { color: css("--faint"), dash: "dash", width: 1 } }];
     }
-    return { traces, layout, caption: `${one.title}; ${one.runs}. 95 % stratified bootstrap intervals, seeds resampled for all agents alike.${warn}` };
+    return { traces, layout, caption: `${one.title}; ${one.runs}. 95 % stratified bootstrap intervals, seeds resampled for all agents alike.${one.few}${warn}` };
   });
 
   const redraw = () => redraws.forEach((one) => one());
