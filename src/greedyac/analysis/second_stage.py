@@ -53,7 +53,7 @@ def second_stage(results: Results, choices: Sequence[Choice], seeds: Sequence[in
     lines = [
         f"# The best setting of each agent for {by}, chosen by the runs of seeds {tuned}.",
         *(f"# {note}" for note in notes),
-        f"name = {json.dumps(name)}",
+        f"name = {_toml(name)}",
         f"steps = {lengths[0]}",
         f'seeds = "{seeds_text(sorted(seeds))}"',
     ]
@@ -71,8 +71,8 @@ def _cells(choice: Choice, steps: int) -> list[str]:
         preset, fixed = _written(agent, env, options, choice, steps)
         cells.setdefault((preset, _table(options), _table(fixed)), []).append(env)
     for (preset, *tables), envs in cells.items():
-        lines += ["", "[[cells]]", f"agents = {json.dumps([agent])}", f"envs = {json.dumps(envs)}"]
-        lines += [f"preset = {json.dumps(preset)}"] if preset else []
+        lines += ["", "[[cells]]", f"agents = {_toml([agent])}", f"envs = {_toml(envs)}"]
+        lines += [f"preset = {_toml(preset)}"] if preset else []
         lines += [
             f"{name} = {{ {table} }}" for name, table in zip(("env_options", "fixed"), tables, strict=True) if table
         ]
@@ -96,4 +96,9 @@ def _written(
 
 
 def _table(values: dict[str, object]) -> str:
-    return ", ".join(f"{name} = {json.dumps(value)}" for name, value in values.items())
+    return ", ".join(f"{name} = {_toml(value)}" for name, value in values.items())
+
+
+def _toml(value: object) -> str:
+    """A value of a study in TOML, where numbers, texts and lists look as in JSON."""
+    return json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """`greedyac report`: a store as an interactive page, figures and tables."""
 
 import csv
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from greedyac.cli.parser import Parser, folder, one_of
 from greedyac.cli.select import add_choices
+from greedyac.errors import InputError
 
 if TYPE_CHECKING:
     from greedyac.analysis.report import Analysis
@@ -48,6 +50,9 @@ def run(options: Any) -> int:
     from greedyac.cli.output import output_folder
 
     results = load(options.store, options.study, options.steps)
+    for name, fits in (("report.html", Path.is_file), ("tables", Path.is_dir), ("figures", Path.is_dir)):
+        if os.path.lexists(path := options.out / name) and not fits(path):
+            raise InputError(f"output folder {str(options.out)!r} holds something else called {name!r}")
     with output_folder(options.out, overwrite=True, ours=_listed_files(options.out)) as output:
         found = analyse(results, options.best)
         made = tables(found, options.band)

@@ -48,7 +48,11 @@ def run(options: Any) -> int:
 
     if options.out.suffix != ".toml":
         raise InputError(f"the file {str(options.out)!r} is not allowed; allowed: a name that ends in .toml")
-    if options.out.exists() and not options.overwrite:
+    try:
+        taken = options.out.exists()
+    except OSError as error:  # as for a name that is too long
+        raise InputError(f"the file {str(options.out)!r} can't be written: {error.strerror}") from None
+    if taken and not options.overwrite:
         raise InputError(f"the file {str(options.out)!r} is there already; --overwrite replaces it")
     given = parse_seeds(options.seeds) if options.seeds is not None else None
     results = load(options.store, options.study, options.steps)
