@@ -171,10 +171,17 @@ def sensitivity(grids: Sequence[Grid], across: str) -> Figure:
             labelled[name] = line
         _place_on(panel, points)
         panel.set_xlabel(axis_name(across), fontsize=9)
-    figure.legend(
-        list(labelled.values()), list(labelled), loc="outside lower center", ncols=5, frameon=False, fontsize=9
-    )
+    _legend_at_the_foot(figure, labelled)
     return figure
+
+
+def _legend_at_the_foot(figure: Figure, labelled: Mapping[str, Artist]) -> None:
+    """A legend for all panels, in as many columns as the figure is wide."""
+    inches = 0.6 + 0.075 * max(map(len, labelled))  # of a label with its line
+    columns = max(1, int(figure.get_figwidth() / inches))
+    figure.legend(
+        list(labelled.values()), list(labelled), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
+    )
 
 
 def _line_colours(grids: Sequence[Grid], across: str) -> dict[tuple[str | None, float | None], Any]:
@@ -228,8 +235,7 @@ def variance(grids: Sequence[Grid]) -> Figure:
         panel.set_xlabel("share of variance")
         panel.set_xlim(0, 1)
     panels[envs[0]].invert_yaxis()  # and with it the others, which share it
-    patches = [Patch(color=colours[name]) for name in names]
-    figure.legend(patches, names, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+    _legend_at_the_foot(figure, {name: Patch(color=colours[name]) for name in names})
     return figure
 
 

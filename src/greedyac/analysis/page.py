@@ -17,7 +17,7 @@ from greedyac.analysis.payload import make_payload
 from greedyac.analysis.report import Analysis
 from greedyac.analysis.sensitivity import shares_of
 from greedyac.analysis.stats import Interval
-from greedyac.analysis.words import brief, few_words, listed, summary, tuned_words, with_interval
+from greedyac.analysis.words import brief, counted, few_words, listed, summary, tuned_words, with_interval
 
 NAMES = ("env", "agent", "first", "second", "average_return", "interquartile_mean", "improvement", "difference", "Φ")
 """Columns of tables that are not to be broken into lines."""
@@ -56,9 +56,9 @@ def _packed(content: bytes) -> str:
 
 def _about(found: Analysis) -> str:
     runs, studies = found.results.runs, found.results.studies
-    asked = f"of {listed(list(studies))}; " if studies else ""
-    agents, envs = runs["agent"].n_unique(), runs["env"].n_unique()
-    return f"{runs.height:,} runs {asked}{agents} agents, {envs} environments."
+    asked = f" of {listed(list(studies))}" if studies else ""
+    agents, envs = counted(runs["agent"].n_unique(), "agent"), counted(runs["env"].n_unique(), "environment")
+    return f"{counted(runs.height, 'run')}{asked}; {agents}, {envs}."
 
 
 def _footer(found: Analysis) -> str:

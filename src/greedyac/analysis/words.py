@@ -128,8 +128,8 @@ def _comparison(one: Comparison, tuned: str) -> str:
     means = listed([f"{agent} {with_interval(mean)}" for agent, mean in one.means.items()])
     pairs, fewest = [], min(one.runs.values())
     for pair in one.pairs:
-        certain = fewest >= FEW_SEEDS and (pair.improvement.low > 0.5 or pair.improvement.high < 0.5)
-        verdict = "" if certain else ", which does not tell them apart"
+        open_question = pair.improvement.low <= 0.5 <= pair.improvement.high
+        verdict = ", which does not tell them apart" if open_question else ""
         pairs.append(f"{pair.first} beats {pair.second} with probability {with_interval(pair.improvement)}{verdict}")
     better = "; one of ".join(pairs)
     return f"{where}, the interquartile mean of the normalised score is {means}; a run of {better}.{few_words(fewest)}"

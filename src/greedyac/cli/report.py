@@ -56,7 +56,7 @@ def run(options: Any) -> int:
     with output_folder(options.out, overwrite=True, ours=_listed_files(options.out)) as output:
         found = analyse(results, options.best)
         made = tables(found, options.band)
-        title = f"Report on {', '.join(results.studies) or options.store.name}"
+        title = f"Report on {', '.join(results.studies) or options.store.resolve().name}"
         page = make_page(found, made, title)
         (output.staging / "report.html").write_text(page, encoding="utf-8")
         contents = [("report.html", "This report as an interactive page.")]

@@ -83,8 +83,10 @@ def run(options: Any) -> int:
 
 
 def _left_out(choices: list[Any]) -> list[str]:
+    from greedyac.analysis.words import counted
+
     return [
-        f"{choice.left_out} settings of {choice.agent} took no part for {', '.join(choice.envs)}: they lack runs there"
-        for choice in choices
-        if choice.left_out
+        f"{counted(one.left_out, 'setting')} of {one.agent} without all runs on {', '.join(one.envs)} took no part"
+        for one in choices
+        if one.left_out
     ]
