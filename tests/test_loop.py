@@ -59,8 +59,10 @@ def test_the_default_network_has_the_same_bits_at_every_width() -> None:
         pytest.param("greedy-ac", "Pendulum-CA", {"proposal_update": "average"}, marks=pytest.mark.slow),
         pytest.param("sac", "Pendulum-CA", {}, marks=pytest.mark.slow),
         ("sac", "Pendulum-CA", {"policy": "gaussian", "automatic_entropy": True}),
-        ("sac", "MountainCar-DA", {"soft_target": "released", "discrete_critic": "index"}),
-        ("vanilla-ac", "Pendulum-CA", {}),
+        pytest.param(
+            "sac", "MountainCar-DA", {"soft_target": "released", "discrete_critic": "index"}, marks=pytest.mark.slow
+        ),
+        pytest.param("vanilla-ac", "Pendulum-CA", {}, marks=pytest.mark.slow),
         ("vanilla-ac", "MountainCar-DA", {}),
     ],
 )
