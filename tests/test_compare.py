@@ -31,7 +31,7 @@ def report(
     runs = pl.DataFrame(
         {"seed": list(by_seed), "value": list(by_seed.values())}, {"seed": pl.Int64, "value": pl.Float64}
     )
-    choice = Choice(by, agent, kind, (env,), "0", "", {}, 0.0, 2, 0, (0,), pl.DataFrame())
+    choice = Choice(by, agent, kind, (env,), "0", "", {}, 0.0, 2, 0, 0, (0,), pl.DataFrame())
     return Reported(choice, env, runs, runs.height, not optimistic, optimistic)
 
 

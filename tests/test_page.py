@@ -193,7 +193,7 @@ def test_figures_can_be_downloaded(page: Page) -> None:
     for format, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
         with page.expect_download() as download:
             page.locator("#sensitivity").get_by_role("button", name=f"Download {format}").click()
-        assert download.value.suggested_filename == f"sensitivity.{format.lower()}"
+        assert download.value.suggested_filename == f"sensitivity-MountainCar-CA.{format.lower()}"
         assert Path(download.value.path()).read_bytes().startswith(start)
 
 

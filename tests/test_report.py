@@ -39,7 +39,6 @@ CUBE = "critic_step_size = [1e-3, 1e-2], actor_step_size_scale = [0.1, 1.0], ent
 STUDY = grid_study(("sac",), ("Pendulum-CA",), "0-3", "0-1", sweep=TWO)
 GALLERY = sys.modules["greedyac.analysis.gallery"]  # the package has a function of that name
 OPTIMISTIC = "were chosen and are reported on the same seeds"
-FRESH = "- Settings are reported on seeds that were not used to choose them, where there are such seeds."
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +127,7 @@ def test_a_store_without_runs_is_refused(tmp_path: Path, capsys: Capture) -> Non
 def test_what_is_no_store_is_refused(tmp_path: Path, capsys: Capture, store: str) -> None:
     (tmp_path / "notes.txt").touch()
     (tmp_path / "folder").mkdir()
-    assert refusal(tmp_path, capsys, store=store).startswith(f"there is no store at '{tmp_path}/{store}'; allowed: ")
+    assert refusal(tmp_path, capsys, store=store).startswith(f"there are no results at '{tmp_path}/{store}'; allowed: ")
 
 
 def test_one_run_is_reported_without_errors_or_intervals(tmp_path: Path, capsys: Capture) -> None:
@@ -139,10 +138,10 @@ def test_one_run_is_reported_without_errors_or_intervals(tmp_path: Path, capsys:
         "- Each agent has one setting on each environment, so that nothing was selected.",
         "Average returns",
         "- Pendulum-CA: average return of sac 5 (1 run).",
-        f"written to {tmp_path}/out/: report.html, 5 tables",
+        f"written to {tmp_path}/out/: report.html, 6 tables",
     ]
     [row] = table(tmp_path, "results").rows(named=True)
-    assert (row["runs"], row["average_return"], row["optimistic"], row["seeds"]) == (1, 5.0, False, "all")
+    assert (row["runs"], row["average_return"], row["optimistic"], row["seeds"]) == (1, 5.0, False, 0)
     assert (row["standard_error"], row["low"], row["high"]) == (None, None, None)
     assert "No hyperparameter varies" in page_text(tmp_path)
     assert_listed(tmp_path / "out")
@@ -172,7 +171,7 @@ def test_an_environment_where_every_run_diverged_does_not_hide_the_other(tmp_pat
     assert [line for line in lines if "average return of sac" in line] == [
         "- Pendulum-CA, tuned per environment: average return of sac 102 ± 0.5 (2 runs)."
     ]
-    why = "none has a return for each of its runs on Acrobot-CA on the tuning seeds"
+    why = "no setting has a return for every run on Acrobot-CA on the tuning seeds"
     assert [line for line in lines if line.startswith("- No setting")] == [
         f"- No setting of sac was chosen for {where}: {why}."
         for where in ("Acrobot-CA", "the continuous-action environments")
@@ -209,7 +208,7 @@ def test_a_flipped_byte_is_told_and_its_runs_are_missing(tmp_path: Path, capsys:
     content[len(content) // 2] ^= 1
     first.write_bytes(content)
     lines = said(tmp_path, capsys)
-    assert f"- Of 8 runs, {8 - lost} done and {lost} still missing." in lines
+    assert f"- Of 8 runs, {8 - lost} done and {lost} missing or in a file that can't be read." in lines
     [fault] = [line for line in lines if line.startswith("- Not everything could be read: ")]
     assert f"chunks/{first.name}" in fault
     assert f"chunks/{first.name}" in page_text(tmp_path)
@@ -222,11 +221,11 @@ def test_a_growing_store_says_what_is_missing(tmp_path: Path, capsys: Capture) -
     lines = said(tmp_path, capsys)
     assert "- Of 8 runs, 7 done and 1 still missing." in lines
     assert "- Pendulum-CA, tuned per environment: average return of sac 102 (1 of 2 runs)." in lines
-    assert FRESH in lines
+    assert "- Settings were chosen on seeds 0-1 and are reported on seeds 2." in lines
     assert table(tmp_path, "inventory").rows() == [("Pendulum-CA", "sac", 8, 7, 0, 0, 0, 1)]
     [row] = table(tmp_path, "results").rows(named=True)
     assert (row["runs"], row["runs_asked"], row["average_return"], row["standard_error"]) == (1, 2, 102.0, None)
-    assert row["seeds"] == "fresh"
+    assert row["fresh"]
     page = page_text(tmp_path)
     assert "<li>Of 8 runs, 7 done and 1 still missing.</li>" in page
     cells = "".join(f'<td class="number">{count}</td>' for count in (8, 7, 0, 0, 0, 1))
@@ -311,7 +310,7 @@ def test_the_bests_may_be_those_of_the_papers_table(tmp_path: Path, capsys: Capt
     said(tmp_path, capsys, "--best", "paper", store="both")
     assert "with best from the paper&#x27;s table" in page_text(tmp_path)
     said(tmp_path, capsys, store="both")
-    assert "with best from the highest return of any episode of the runs it sees" in page_text(tmp_path)
+    assert "with best from the highest return of any episode on the seeds chosen by" in page_text(tmp_path)
 
 
 def tiny_gallery(*_: object) -> Iterator[Picture]:
@@ -325,7 +324,7 @@ def test_a_newer_report_replaces_the_older_and_leaves_other_files(
     fill(tmp_path / "store", STUDY, by_setting)
     fill(tmp_path / "other", grid_study(("sac",), ("Pendulum-CA",), "0", name="alone", sweep=ONE), by_setting)
     line = said(tmp_path, capsys, figures=True)[-1]
-    assert line == f"written to {tmp_path}/out/: report.html, 9 tables, 1 figure"
+    assert line == f"written to {tmp_path}/out/: report.html, 10 tables, 1 figure"
     older = assert_listed(tmp_path / "out")
     assert [name for name in older if name.startswith("figures/")] == [
         f"figures/tiny.{s}" for s in ("svg", "png", "pdf")
@@ -461,7 +460,7 @@ def test_results_are_means_over_the_fresh_seeds_of_the_best_setting(
         seen = own.filter(pl.col("seed") < 3).group_by("setting_id").agg(pl.col("value").mean())
         assert row["setting_id"] == seen.sort("value")["setting_id"][-1]
         values = own.filter(pl.col("seed") >= 3, setting_id=row["setting_id"])["value"].to_list()
-        assert (row["runs"], row["runs_asked"], row["seeds"], row["optimistic"]) == (4, 4, "fresh", False)
+        assert (row["runs"], row["runs_asked"], row["fresh"], row["optimistic"]) == (4, 4, True, False)
         mean = sum(values) / 4
         assert row["average_return"] == pytest.approx(mean)
         error = (sum((value - mean) ** 2 for value in values) / 3) ** 0.5 / 2
@@ -513,7 +512,7 @@ def test_the_number_of_diverged_runs_is_told(full: Path, capsys: Capture) -> Non
     lines = said(full, capsys)
     assert "- Of 224 runs, 208 done and 16 diverged." in lines
     assert any(line.startswith("- A run that diverged counts in every mean as the lowest") for line in lines)
-    assert FRESH in lines
+    assert any(line.startswith("- Settings were chosen on seeds ") for line in lines)
     tuned = [line.partition(":")[0] for line in lines if ": average return of " in line]
     assert tuned == [f"- {env}, tuned {how}" for how in WAYS for env in ENVS]
     assert not any(OPTIMISTIC in line for line in lines)
@@ -609,8 +608,11 @@ def test_numbers_are_called_optimistic_exactly_if_they_are(
     assert [line.startswith(wanted) for line in told] == ([True] if seeds == "chosen by" else [])
     assert table(tmp_path, "results")["optimistic"].to_list() == [seeds == "chosen by"]
     assert ("Chosen and reported on the same seeds: optimistic." in page_text(tmp_path)) == (seeds == "chosen by")
-    assert (FRESH in lines) == (seeds == "fresh" and sweep == TWO)
-    assert table(tmp_path, "results")["seeds"].to_list() == [seeds]
+    fresh = "- Settings were chosen on seeds 0-1 and are reported on seeds 2-3."
+    assert (fresh in lines) == (seeds == "fresh" and sweep == TWO)
+    [row] = table(tmp_path, "results").iter_rows(named=True)
+    assert row["fresh"] == (seeds == "fresh")
+    assert row["seeds"] == ("2-3" if row["fresh"] else f"0-{held - 1}")
 
 
 def test_where_only_some_numbers_are_optimistic_these_are_named(tmp_path: Path, capsys: Capture) -> None:
@@ -622,7 +624,7 @@ def test_where_only_some_numbers_are_optimistic_these_are_named(tmp_path: Path, 
     )
     lines = said(tmp_path, capsys)
     assert any(line.startswith(f"- The settings of sac on Pendulum-CA {OPTIMISTIC}, ") for line in lines)
-    assert FRESH in lines
+    assert "- Other settings were chosen on seeds 0-1 and are reported on seeds 2-3." in lines
 
 
 def test_the_page_loads_nothing(full: Path, capsys: Capture) -> None:
@@ -696,7 +698,7 @@ def test_the_order_of_rows_and_files_and_duplicates_change_nothing(full: Path, t
     usual = said(full, capsys)
     assert lines[:-1] == usual[:-1]
     assert files(tmp_path / "out") == files(full / "out")
-    assert len(files(full / "out")) == 17
+    assert len(files(full / "out")) == 18
 
 
 def test_every_table_is_listed_and_is_what_python_gives(
@@ -792,3 +794,17 @@ def test_there_is_no_map_of_divergence_where_nothing_diverged(tmp_path: Path) ->
     assert "heat_maps_continuous_sac" in names
     assert "divergence_continuous" not in names
     assert len(set(names)) == len(names)
+
+
+def test_fresh_runs_count_for_the_scale_of_scores_and_not_for_percentiles(tmp_path: Path) -> None:
+    """A second stage of the winner: its episodes may be the best, and the grid's percentiles stay those of the grid."""
+    tuning = grid_study(("sac",), ("Pendulum-CA",), "0-3", "0-3", sweep=TWO)
+    fill(tmp_path / "store", tuning, lambda run: Told(by_setting(run).value, 200.0))
+    before = analyse(load(tmp_path / "store"))
+    winner = grid_study(("sac",), ("Pendulum-CA",), "10-49", name="winner", sweep="critic_step_size = [1e-2]")
+    fill(tmp_path / "store", winner, lambda run: Told(150.0, 300.0))
+    after = analyse(load(tmp_path / "store"))
+    assert tables(before)["best_returns"].rows() == [("Pendulum-CA", 200.0, "store")]
+    assert tables(after)["best_returns"].rows() == [("Pendulum-CA", 300.0, "store")]
+    assert after.scales["percentile"] == before.scales["percentile"]
+    assert [one.score for one in after.choices] == [one.score for one in before.choices]

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from synthetic import Told, fill, grid_study
 
 from greedyac.analysis.load import Results, load
-from greedyac.analysis.second_stage import FRESH, fresh_seeds, second_stage, seeds_text
+from greedyac.analysis.second_stage import FRESH, fresh_seeds, second_stage
 from greedyac.analysis.select import BYS, By, Choice, choose
 from greedyac.cli import main
 from greedyac.errors import InputError
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import make_plan
-from greedyac.training.runs import Run, parse_seeds
+from greedyac.training.runs import Run, parse_seeds, seeds_text
 from greedyac.training.streams import MAX_SEED
 
 Capture = pytest.CaptureFixture[str]
@@ -301,10 +301,10 @@ def test_select_writes_the_study_and_says_what_was_chosen(capsys: Capture) -> No
     assert "sac on Acrobot-CA: critic_step_size=0.01" in lines
     assert lines.count("  best of 3 with 20; 0 can't be told from it") == 4
     assert lines[-2:] == [
-        "written to new/folder/best.toml: 12 runs on seeds 3-5",
-        "next: greedyac sweep new/folder/best.toml --store store",
+        "written to new/folder/best.toml: 12 runs on seeds 3-5, 12 of them in the store already",
+        "next: greedyac report --store store --out report, or --seeds with more seeds",
     ]
-    few = "note: With 3 seeds, 95 % intervals are too narrow."
+    few = "note: with 3 seeds to choose by, more settings than that can't be told apart"
     assert [line for line in lines if line.startswith("note:")] == [few]
 
 
@@ -312,7 +312,7 @@ def test_select_says_how_many_settings_can_not_be_told_from_the_best(store: Path
     equal = grid_study(("sac",), ("Pendulum-CA",), "0-3", "0-1", sweep=THREE)
     fill(store.parent / "equal", equal, lambda _: Told(5.0))
     assert main(["select", "--store", "equal", "--by", "env", "--out", "best.toml"]) == 0
-    assert "  best of 3 with 5; 2 can't be told from it\n" in capsys.readouterr().out
+    assert "  best of 3 with 5, tied with 2 and the first of them; 2 can't be told from it\n" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("store")
@@ -321,7 +321,9 @@ def test_select_by_kind(capsys: Capture) -> None:
     study = parse_study(Path("best.toml").read_text())
     assert study.seeds == (60, 61, 62, 70)
     assert study.name == "best by kind of planted"
-    assert "sac on Acrobot-CA, Pendulum-CA: critic_step_size=" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "sac on Acrobot-CA, Pendulum-CA: critic_step_size=" in told
+    assert told.endswith("\nnext: greedyac sweep best.toml --store store\n")
 
 
 @pytest.mark.parametrize(("best", "winner"), [("store", 1e-3), ("paper", 1e-2)])
@@ -394,7 +396,9 @@ def test_select_refuses_bad_input(refused: Select, words: tuple[str, ...], compl
 
 @pytest.mark.usefixtures("store")
 def test_select_refuses_what_is_no_store(refused: Select) -> None:
-    assert refused("--store", "nowhere", "--by", "env", "--out", "b.toml").startswith("there is no store at 'nowhere'")
+    assert refused("--store", "nowhere", "--by", "env", "--out", "b.toml").startswith(
+        "there are no results at 'nowhere'"
+    )
 
 
 @pytest.mark.usefixtures("store")
@@ -406,7 +410,7 @@ def test_a_failing_selection_writes_nothing(store: Path, refused: Select) -> Non
     fill(store.parent / "holes", STUDY, lambda run: None if run.seed == 1 else planted(run))
     Path("old.toml").write_text("old")
     line = refused("--store", "holes", "--by", "env", "--out", "new/best.toml")
-    assert line.startswith("no setting of greedy-ac was chosen for Acrobot-CA: none has a return for each of its runs")
+    assert line.startswith("no setting of greedy-ac was chosen for Acrobot-CA: no setting has a return for")
     refused("--store", "holes", "--by", "env", "--out", "old.toml", "--overwrite")
 
 
@@ -430,7 +434,7 @@ def test_what_took_no_part_is_told_and_stands_in_the_file(store: Path, capsys: C
 
     growing = fill(store.parent / "growing", STUDY, told, rows_per_file=5)
     assert main(["select", "--store", "growing", "--by", "env", "--out", "best.toml"]) == 0
-    unchosen = "no setting of greedy-ac was chosen for Acrobot-CA: none has a return for each of its runs on Acrobot-CA"
+    unchosen = "no setting of greedy-ac was chosen for Acrobot-CA: no setting has a return for every run on Acrobot-CA"
     notes = [
         f"{unchosen} on the tuning seeds",
         "1 setting of sac without all runs on Pendulum-CA took no part",

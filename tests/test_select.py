@@ -293,7 +293,7 @@ def test_where_nothing_is_complete_there_is_a_note(tmp_path: Path, tuning: str |
         return None if run.case.env == "Pendulum-CA" and run.seed == 0 else planted(run)
 
     fill(tmp_path, study_of("0-3", tuning), told)
-    none = f"none has a return for each of its runs on Pendulum-CA{words}"
+    none = f"no setting has a return for every run on Pendulum-CA{words}"
     choices, notes = choose(load(tmp_path), "env")
     assert [choice.envs for choice in choices] == [("Acrobot-CA",)]
     assert notes == [f"no setting of sac was chosen for Pendulum-CA: {none}"]
@@ -308,7 +308,7 @@ def test_where_no_setting_is_complete_everywhere_there_is_a_note(tmp_path: Path)
     fill(tmp_path, study_of(envs=("Acrobot-CA",), sweep="critic_step_size = [1e-3]", name="other"), planted)
     choices, [note] = choose(load(tmp_path), "kind")
     assert choices == []
-    assert note.endswith("for the continuous-action environments: none was run on all of them")
+    assert note.endswith("for the continuous-action environments: no setting was run on all of them")
     assert len(chosen(load(tmp_path), "env")) == 2
 
 
@@ -316,7 +316,7 @@ def test_where_all_runs_diverged_there_is_a_note(tmp_path: Path) -> None:
     fill(tmp_path, study_of(), lambda run: Told(None) if run.case.env == "Pendulum-CA" else planted(run))
     choices, [note] = choose(load(tmp_path), "env")
     assert [choice.envs for choice in choices] == [("Acrobot-CA",)]
-    none = "none has a return for each of its runs on Pendulum-CA"
+    none = "no setting has a return for every run on Pendulum-CA"
     assert note == f"no setting of sac was chosen for Pendulum-CA: {none}"
     choices, [note] = choose(load(tmp_path), "kind")
     assert choices == []

@@ -326,8 +326,9 @@ def intervals(groups: Mapping[str, Mapping[str, Interval]], label: str, marked: 
         panel.set_yticks(range(len(names)), names)
         panel.set_ylim(len(names) - 0.5, -0.5)
         panel.set_xlabel(label)
-        if marked is not None:
+        if marked is not None:  # half of a probability
             panel.axvline(marked, color="0.4", linewidth=1, linestyle="--")
+            panel.set_xlim(-0.03, 1.03)
     return figure
 
 

@@ -80,7 +80,8 @@ def _read(folder: Path) -> tuple[pl.DataFrame, list[Study], list[str]]:
         if paths := _train_files(folder):
             rows, faults = _read_train_files(paths)
             return rows, [], faults
-        raise
+        allowed = "a folder that `greedyac sweep` filled, or that `greedyac train` or `demo` wrote"
+        raise InputError(f"there are no results at {str(folder)!r}; allowed: {allowed}") from None
     contents, (asked, damaged) = store.read(), store.asked()
     return contents.rows, asked, [str(fault) for fault in (*contents.faults, *damaged)]
 

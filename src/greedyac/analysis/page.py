@@ -109,9 +109,11 @@ def _figure(name: str) -> str:
 
 def _results(found: Analysis, results: pl.DataFrame) -> str:
     parts = []
-    columns = ["env", "agent", "setting", "average_return", "standard_error", "low", "high", "final_return", "runs"]
+    columns = ["env", "agent", "average_return", "standard_error", "low", "high", "final_return", "runs", "runs_asked"]
     for (by,), rows in results.group_by("by", maintain_order=True):
-        frame = _with_intervals(rows.select([*columns, "runs_asked", "diverged", "seeds"]), {"average_return": ""})
+        frame = _with_intervals(
+            rows.select([*columns, "diverged", "seeds", "fresh", "setting"]), {"average_return": ""}
+        )
         tuned = tuned_words(found, str(by))
         caption = f"Mean average return over runs, with 95 % bootstrap intervals{tuned}."
         optimistic = " Chosen and reported on the same seeds: optimistic." if rows["optimistic"].any() else ""
@@ -120,17 +122,9 @@ def _results(found: Analysis, results: pl.DataFrame) -> str:
 
 
 def _selection(selection: pl.DataFrame, found: Analysis) -> str:
-    columns = [
-        "envs",
-        "agent",
-        "setting",
-        "score",
-        "seeds",
-        "settings_compared",
-        "settings_left_out",
-        "indistinguishable",
-    ]
-    best = "the paper's table" if found.best == "paper" else "the highest return of any episode of the runs it sees"
+    columns = ["envs", "agent", "score", "seeds", "settings_compared", "settings_left_out", "tied", "indistinguishable"]
+    columns += ["setting"]
+    best = "the paper's table" if found.best == "paper" else "the highest return of any episode on the seeds chosen by"
     told = {
         "env": "By the mean average return on each environment.",
         "kind": f"By the mean over environments of the score 1 − (best − value)/|best|, with best from {best}.",
@@ -161,7 +155,10 @@ def _sensitivity(found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapp
             "bootstrap intervals with them; held-out Φ chooses on one half of the seeds and judges by the other."
         )
         names = {"phi": "phi_", "effective_dimensionality": "effective_dimensionality_"}
-        body += _table(_with_intervals(tables["measures"].drop("envs"), names).rename({"phi": "Φ"}), words)
+        body += _table(
+            _with_intervals(tables["measures"].drop("envs"), names).rename({"phi": "Φ", "held_out_phi": "held-out Φ"}),
+            words,
+        )
     shares = tables["near_best"].select(
         "env",
         "agent",
@@ -183,7 +180,12 @@ def _sensitivity(found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapp
 
 def _compared(tables: Mapping[str, pl.DataFrame]) -> str:
     frame = _with_intervals(tables["interquartile_means"].drop("envs"), {"interquartile_mean": ""})
-    means = _table(frame, "Interquartile means of the normalised score, with 95 % intervals.")
+    best = ", ".join(
+        f"{row['env']} {brief(row['best_return'])}" for row in tables["best_returns"].iter_rows(named=True)
+    )
+    means = _table(
+        frame, f"Interquartile means of the normalised score, with 95 % intervals. 1 is a return of: {best}."
+    )
     words = (
         "Probability that a run of the first agent is better than one of the second; difference of interquartile means."
     )

@@ -1,5 +1,6 @@
 """Everything that a report says, computed once: from results to frames. Figures, words and the page only show it."""
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ import polars as pl
 from greedyac.analysis.compare import Comparison, compare
 from greedyac.analysis.grid import Grid, make_grids
 from greedyac.analysis.load import STATUSES, Results, curves_of, with_values
-from greedyac.analysis.scores import Best, Scales, paper_scales, percentile_scales
+from greedyac.analysis.scores import Best, Scales, best_returns, paper_scales, percentile_scales
 from greedyac.analysis.select import BYS, Choice, Reported, choose, reported
 from greedyac.analysis.sensitivity import (
     Measures,
@@ -23,6 +24,7 @@ from greedyac.analysis.sensitivity import (
     shares_of,
 )
 from greedyac.analysis.stats import Band, band_of, percentile_interval, resampled_means, standard_error
+from greedyac.training.runs import seeds_text
 
 
 @dataclass(frozen=True)
@@ -66,23 +68,57 @@ def analyse(results: Results, best: Best = "store") -> Analysis:
     notes: list[str] = []
     for by in BYS:
         chosen, unsaid = choose(results, by, best)
-        if by == "env" or any(len(choice.envs) > 1 and choice.compared > 1 for choice in chosen):
-            choices += chosen
+        across = [choice for choice in chosen if by == "env" or len(choice.envs) > 1]
+        if by == "env" or any(choice.compared > 1 for choice in across):
+            choices += across
         if by == "env" or any(choice.compared > 1 for choice in choices):
             notes += unsaid
     runs = with_values(results.runs)
-    scales = {"paper": paper_scales(results.tuning(), best), "percentile": percentile_scales(runs)}
+    grids = make_grids(runs)
+    scales = {"paper": paper_scales(runs, best), "percentile": percentile_scales(_balanced(runs, grids))}
     shown = reported(results, choices)
     comparisons, unsaid = compare(shown, scales["paper"])
-    return Analysis(
-        results, best, choices, shown, comparisons, make_grids(runs), scales, list(dict.fromkeys([*notes, *unsaid]))
-    )
+    return Analysis(results, best, choices, shown, comparisons, grids, scales, list(dict.fromkeys([*notes, *unsaid])))
+
+
+def _balanced(runs: pl.DataFrame, grids: Sequence[Grid]) -> pl.DataFrame:
+    """The runs that are in grids: the same seeds of every setting."""
+    cells = [
+        {"env": grid.env, "setting_id": setting, "seed": seed}
+        for grid in grids
+        for setting, seed in itertools.product(grid.settings, grid.seeds)
+    ]
+    schema = {"env": pl.String, "setting_id": pl.String, "seed": pl.Int64}
+    return runs.join(pl.DataFrame(cells, schema), on=list(schema), how="semi")
+
+
+TABLES = {
+    "inventory": "runs asked for, and what became of them (blank: done without a finished episode)",
+    "best_returns": "what the normalised score is relative to, from this store or the paper",
+    "selection": "chosen settings; score: the mean average return (by env) or normalised score (by kind) they won by; "
+    "tied: settings with the same score; indistinguishable: settings that can't be told from it, itself included",
+    "rivals": "all settings of each selection; win_share: of selections on resampled seeds",
+    "results": "average returns of the chosen settings on the seeds reported; fresh: no selection saw these seeds; "
+    "optimistic: chosen among several by these very runs; low, high: 95 % bootstrap interval of the mean",
+    "learning_curves": "means and bands of the curves of the chosen settings",
+    "settings": "mean average return of every setting over the seeds that all have",
+    "sensitivity_curves": "the same over one hyperparameter, the others but that of the lines at their best",
+    "regions": "mean height of the band between the lines, as return and in scores",
+    "near_best": "shares of settings within 5, 10, 25 % of |best| of the best mean, the agent's own and any agent's",
+    "variance_shares": "functional ANOVA of the mean returns over full grids",
+    "measures": "Φ and effective dimensionality over the environments of a kind, by two scores",
+    "interquartile_means": "of normalised scores, with 95 % stratified bootstrap intervals",
+    "improvement": "probability that a run of the first agent is better, and difference of interquartile means",
+    "profiles": "share of runs above a normalised score",
+}
+"""What each table holds."""
 
 
 def tables(found: Analysis, band: Band = "standard-error") -> dict[str, pl.DataFrame]:
     """Every number of the report, by the name of its file."""
     made = {
         "inventory": inventory(found.results.runs),
+        "best_returns": _best_returns(found),
         "selection": _frame(map(_selection_row, found.choices)),
         "rivals": _frame(row for choice in found.choices for row in _rival_rows(choice)),
         "results": _frame(map(_result_row, found.reported)),
@@ -110,6 +146,12 @@ def inventory(runs: pl.DataFrame) -> pl.DataFrame:
     return runs.group_by("env", "agent", maintain_order=True).agg(pl.len().alias("runs"), *counts)
 
 
+def _best_returns(found: Analysis) -> pl.DataFrame:
+    """The near-optimal return of each environment: what the paper's score is relative to."""
+    known = best_returns(found.results.runs, found.best)
+    return _frame({"env": env, "best_return": value, "from": found.best} for env, value in sorted(known.items()))
+
+
 def _selection_row(choice: Choice) -> dict[str, Any]:
     return {
         "by": choice.by,
@@ -119,9 +161,10 @@ def _selection_row(choice: Choice) -> dict[str, Any]:
         "setting_id": choice.setting_id,
         "setting": choice.setting,
         "score": choice.score,
-        "seeds": len(choice.seeds),
+        "seeds": seeds_text(choice.seeds),
         "settings_compared": choice.compared,
         "settings_left_out": choice.left_out,
+        "tied": choice.tied,
         "indistinguishable": int(choice.rivals["indistinguishable"].sum()),
     }
 
@@ -145,7 +188,8 @@ def _result_row(one: Reported) -> dict[str, Any]:
         "runs": len(values),
         "runs_asked": one.asked,
         "diverged": int((one.runs["status"] == "diverged").sum()),
-        "seeds": "fresh" if one.fresh else "chosen by" if one.optimistic else "all",
+        "seeds": seeds_text(one.runs["seed"].to_list()),
+        "fresh": one.fresh,
         "optimistic": one.optimistic,
         "average_return": float(values.mean()),
         "standard_error": float(standard_error(values)) if len(values) > 1 else None,

@@ -1,6 +1,5 @@
 """The second stage: the chosen settings as a study on seeds that the selection did not see."""
 
-import itertools
 import json
 from collections.abc import Sequence
 
@@ -12,7 +11,7 @@ from greedyac.errors import InputError
 from greedyac.presets import PRESETS
 from greedyac.study.spec import Study, parse_study
 from greedyac.training.plan import plan_cases
-from greedyac.training.runs import parse_env_label
+from greedyac.training.runs import parse_env_label, seeds_text
 
 FRESH = 30
 """How many seeds the study has if there are none left: as many as in the paper."""
@@ -31,13 +30,6 @@ def fresh_seeds(results: Results, given: Sequence[int] | None = None) -> list[in
         return list(given)
     first = max(asked | seen) + 1
     return sorted(asked - seen) or list(range(first, first + FRESH))
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    """Ascending seeds as a study writes them: `0-9,12`."""
-    runs = itertools.groupby(enumerate(seeds), key=lambda pair: pair[1] - pair[0])
-    spans = [[seed for _, seed in members] for _, members in runs]
-    return ",".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
 
 
 def second_stage(results: Results, choices: Sequence[Choice], seeds: Sequence[int], notes: Sequence[str] = ()) -> Study:

@@ -30,6 +30,8 @@ class Choice(NamedTuple):
     score: float
     """What it was chosen by: the mean value on one environment, or the mean score across several."""
     compared: int
+    tied: int
+    """Other settings with exactly this score; the first of them was taken."""
     left_out: int
     """Settings that lack runs on some tuning seed or environment."""
     seeds: tuple[int, ...]
@@ -62,9 +64,9 @@ def choose(results: Results, by: By, best: Best = "store") -> tuple[list[Choice]
 def _obstacle(grids: list[Grid], same: list[Grid], best: Mapping[str, float] | None) -> str | None:
     """Why nothing can be chosen from these grids, which have the `same` settings in common, in words."""
     if incomplete := [grid.env for grid in grids if not grid.settings]:
-        return f"none has a return for each of its runs on {incomplete[0]}"
+        return f"no setting has a return for every run on {incomplete[0]}"
     if not same[0].settings:
-        return "none was run on all of them"
+        return "no setting was run on all of them"
     if best is not None and (unscored := [grid.env for grid in grids if not best[grid.env]]):
         return f"the score is not defined on {unscored[0]}, where the best return is 0"
     return None
@@ -93,6 +95,7 @@ def _choice(by: By, grids: list[Grid], scores: Floats, samples: Floats) -> Choic
         first.hypers[best],
         float(scores[best]),
         len(scores),
+        int((scores == scores[best]).sum()) - 1,
         max(grid.left_out for grid in grids),
         tuple(sorted(set().union(*(grid.seeds for grid in grids)))),
         rivals,

@@ -6,6 +6,7 @@ from greedyac.analysis.compare import Comparison
 from greedyac.analysis.report import Analysis, inventory
 from greedyac.analysis.select import Reported
 from greedyac.analysis.stats import Interval
+from greedyac.training.runs import seeds_text
 
 BY_WORDS = {"env": "tuned per environment", "kind": "tuned across environments"}
 
@@ -64,7 +65,8 @@ def _what_is_there(found: Analysis) -> Iterator[str]:
         for status, total in inventory(runs).drop("env", "agent", "runs").sum().row(0, named=True).items()
     }
     known = {"done": "done", "diverged": "diverged", "blank": "done without a finished episode"}
-    told = {**known, "failed": "failed", "missing": "still missing"}
+    unread = "missing or in a file that can't be read" if found.results.faults else "still missing"
+    told = {**known, "failed": "failed", "missing": unread}
     parts = [f"{counts[status]:,} {words}" for status, words in told.items() if counts[status] or status == "done"]
     yield f"Of {counted(runs.height, 'run')}, {listed(parts)}."
     for (env,), part in runs.group_by("env", maintain_order=True):
@@ -100,8 +102,16 @@ def _selection(found: Analysis) -> Iterator[str]:
             f"{told} were chosen and are reported on the same seeds, as there are no others: these numbers are "
             "optimistic. The mean of the best of many settings is biased upwards."
         )
-    if any(one.fresh for one in found.reported):
-        yield "Settings are reported on seeds that were not used to choose them, where there are such seeds."
+    if fresh := [one for one in found.reported if one.fresh]:
+        chosen = sorted({seed for one in fresh for seed in one.choice.seeds})
+        shown = sorted({seed for one in fresh for seed in one.runs["seed"]})
+        which = "Settings" if len(fresh) == len(found.reported) else "Other settings"
+        yield f"{which} were chosen on seeds {seeds_text(chosen)} and are reported on seeds {seeds_text(shown)}."
+    for choice in found.choices:
+        if choice.tied:
+            where = f"{choice.agent} on {listed(list(choice.envs))}"
+            tied = counted(choice.tied, "setting")
+            yield f"For {where}, {tied} tied with the chosen one, which is the first of them."
 
 
 def _results(found: Analysis) -> Iterator[str]:

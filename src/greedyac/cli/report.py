@@ -45,7 +45,7 @@ def run(options: Any) -> int:
     """Analyse, write, and say in words what was found."""
     from greedyac.analysis.load import load
     from greedyac.analysis.page import make_page
-    from greedyac.analysis.report import analyse, tables
+    from greedyac.analysis.report import TABLES, analyse, tables
     from greedyac.analysis.words import counted, summary
     from greedyac.cli.output import output_folder
 
@@ -63,7 +63,7 @@ def run(options: Any) -> int:
         (output.staging / "tables").mkdir()
         for name, frame in made.items():
             frame.write_csv(output.staging / "tables" / f"{name}.csv")
-            contents.append((f"tables/{name}.csv", f"{frame.height:,} rows: {', '.join(frame.columns)}"))
+            contents.append((f"tables/{name}.csv", TABLES[name]))
         if not options.no_figures:
             contents += _write_figures(found, output.staging, options)
         with (output.staging / CONTENTS).open("w", newline="", encoding="utf-8") as file:

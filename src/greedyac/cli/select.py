@@ -8,7 +8,9 @@ from greedyac.errors import InputError
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
-    parser.add_argument("--store", type=folder, required=True, metavar="DIR", help="folder that keeps the results")
+    parser.add_argument(
+        "--store", type=folder, required=True, metavar="DIR", help="a store, or a folder that train or demo wrote"
+    )
     parser.add_argument(
         "--by",
         type=one_of("env", "kind"),
@@ -33,18 +35,20 @@ def add_choices(parser: Parser) -> None:
         type=one_of("store", "paper"),
         default="store",
         metavar="store|paper",
-        help="near-optimal returns for the normalised score: the highest of any run, or the paper's table",
+        help="near-optimal returns for the normalised score: the highest of any episode here, or the paper's table",
     )
 
 
 def run(options: Any) -> int:
     """Choose, write, and say what was chosen."""
+    import polars as pl
+
     from greedyac.analysis.load import load
-    from greedyac.analysis.second_stage import fresh_seeds, second_stage, seeds_text
+    from greedyac.analysis.second_stage import fresh_seeds, second_stage
     from greedyac.analysis.select import choose
-    from greedyac.analysis.words import counted, few_words
+    from greedyac.analysis.words import FEW_SEEDS, counted
     from greedyac.training.files import write_atomically
-    from greedyac.training.runs import parse_seeds
+    from greedyac.training.runs import parse_seeds, seeds_text
 
     if options.out.suffix != ".toml":
         raise InputError(f"the file {str(options.out)!r} is not allowed; allowed: a name that ends in .toml")
@@ -70,15 +74,24 @@ def run(options: Any) -> int:
         print(f"{choice.agent} on {', '.join(choice.envs)}: {choice.setting}")
         if choice.compared > 1:
             rivals = int(choice.rivals["indistinguishable"].sum()) - 1
-            print(f"  best of {choice.compared} with {choice.score:.4g}; {rivals} can't be told from it")
+            tied = f", tied with {choice.tied} and the first of them" if choice.tied else ""
+            print(f"  best of {choice.compared} with {choice.score:.4g}{tied}; {rivals} can't be told from it")
     for note in (*results.faults, *notes):
         print(f"note: {note}")
-    if few := few_words(min(len(choice.seeds) for choice in choices)):
-        print(f"note:{few}")
-    if not results.tuning_seeds:
-        print("note: no study here names tuning seeds: all seeds were used to choose")
-    print(f"written to {options.out}: {counted(len(study.runs()), 'run')} on seeds {seeds_text(study.seeds)}")
-    print(f"next: greedyac sweep {options.out} --store {options.store}")
+    if any(choice.compared > 1 for choice in choices):
+        if (seeds := min(len(choice.seeds) for choice in choices)) < FEW_SEEDS:
+            print(f"note: with {counted(seeds, 'seed')} to choose by, more settings than that can't be told apart")
+        if not results.tuning_seeds:
+            print("note: no study here names tuning seeds: all seeds were used to choose")
+    runs = study.runs()
+    there = len(runs.keys() & set(results.runs.filter(pl.col("status") != "missing")["run_id"]))
+    known = f", {there} of them in the store already" if there else ""
+    print(f"written to {options.out}: {counted(len(runs), 'run')} on seeds {seeds_text(study.seeds)}{known}")
+    if there < len(runs):
+        store = options.store if (options.store / "chunks").is_dir() else "results/best"
+        print(f"next: greedyac sweep {options.out} --store {store}")
+    else:
+        print(f"next: greedyac report --store {options.store} --out report, or --seeds with more seeds")
     return 0
 
 

@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -129,6 +129,13 @@ def parse_seeds(text: str) -> list[int]:
             raise InputError(f"seeds {text!r} are too many; allowed: up to {MAX_SEEDS:,}")
         seeds += range(int(first), int(last or first) + 1)
     return check_seeds(seeds)
+
+
+def seeds_text(seeds: Sequence[int]) -> str:
+    """Ascending seeds as `parse_seeds` reads them: `0-9,12`."""
+    runs = itertools.groupby(enumerate(seeds), key=lambda pair: pair[1] - pair[0])
+    spans = [[seed for _, seed in members] for _, members in runs]
+    return ",".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
 
 
 def _is_whole(text: str) -> bool:

@@ -168,7 +168,7 @@
           scale: 2,
           width: Math.max(plot.clientWidth, 700),
           height: plot.clientHeight,
-          filename: name,
+          filename: [name, state.env, state.agent].filter(Boolean).join("-"),
         }),
       );
       home.querySelector(".downloads").append(button, " ");
@@ -327,7 +327,7 @@
       return {
         traces,
         layout: {
-          xaxis: { title: { text: "environment steps" } },
+          xaxis: { title: { text: "environment steps" }, range: [0, steps.at(-1)] },
           yaxis: { title: { text: "return" } },
           hovermode: state.single ? "closest" : "x unified",
           legend: above(),
