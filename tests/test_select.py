@@ -335,7 +335,7 @@ def test_a_best_return_of_zero_has_no_score(tmp_path: Path) -> None:
     assert list(chosen(load(tmp_path), "env").values()) == [1e-3]
     choices, [note] = choose(load(tmp_path), "kind")
     assert choices == []
-    assert note.endswith(": the score is not defined on Pendulum-CA, where the best return is 0")
+    assert note.endswith(": the score is not defined on Pendulum-CA, where the best return is 0 or unknown")
     assert list(chosen(load(tmp_path), "kind", "paper").values()) == [1e-3]
 
 

@@ -109,7 +109,7 @@ def _comparable(runs: Mapping[tuple[str, str], pl.DataFrame], scales: Scales) ->
     agents = [agent for agent, own in places.items() if set(envs) <= set(own)]
     if len(agents) < 2:
         agents, envs = list(places), [env for env in envs if all(env in own for own in places.values())]
-    for agent in places.keys() - set(agents):
+    for agent in (agent for agent in places if agent not in agents):
         notes.append(f"{agent} is not in the comparison with {', '.join(agents)}: it has no results on {envs[0]}")
     for env in dict.fromkeys(env for env, agent in runs if env not in envs and agent in agents and scales.get(env)):
         notes.append(f"{env} is not in the comparison of {', '.join(agents)}: not all of them have results there")

@@ -67,8 +67,8 @@ def _obstacle(grids: list[Grid], same: list[Grid], best: Mapping[str, float] | N
         return f"no setting has a return for every run on {incomplete[0]}"
     if not same[0].settings:
         return "no setting was run on all of them"
-    if best is not None and (unscored := [grid.env for grid in grids if not best[grid.env]]):
-        return f"the score is not defined on {unscored[0]}, where the best return is 0"
+    if best is not None and (unscored := [grid.env for grid in grids if not best.get(grid.env)]):
+        return f"the score is not defined on {unscored[0]}, where the best return is 0 or unknown"
     return None
 
 
