@@ -189,6 +189,20 @@ def test_single_runs_of_a_chosen_setting(page: Page, store: Path) -> None:
 
 @pytest.mark.slow
 @needs_browser
+@pytest.mark.parametrize("name", FIGURES)
+def test_hovering_shows_numbers(page: Page, name: str) -> None:
+    plot = page.locator(f"#{name} .plot")
+    plot.scroll_into_view_if_needed()
+    target = plot.locator(".point, .nsewdrag").last.bounding_box()  # a marker or a bar, or else the whole area
+    assert target is not None
+    page.mouse.move(target["x"] + target["width"] / 2 - 3, target["y"] + target["height"] / 2)
+    page.mouse.move(target["x"] + target["width"] / 2, target["y"] + target["height"] / 2)
+    page.wait_for_function("name => document.querySelector(`#${name} .hoverlayer text`)", arg=name)
+    assert re.search(r"\d", " ".join(plot.locator(".hoverlayer text").all_text_contents()))
+
+
+@pytest.mark.slow
+@needs_browser
 def test_figures_can_be_downloaded(page: Page) -> None:
     for format, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
         with page.expect_download() as download:
