@@ -40,7 +40,7 @@ def made(folder: Path, study: Study, told: Callable[[Run], Told | None] = plante
 
 def written(results: Results, by: By = "env", seeds: list[int] | None = None) -> tuple[Study, list[Choice]]:
     choices, notes = choose(results, by)
-    return second_stage(results, choices, fresh_seeds(results, seeds), notes), choices
+    return second_stage(results, choices, fresh_seeds(results, choices, seeds), notes), choices
 
 
 def settings(study: Study) -> set[tuple[str, str]]:
@@ -50,6 +50,10 @@ def settings(study: Study) -> set[tuple[str, str]]:
 def files(folder: Path) -> dict[str, bytes | None]:
     """Every path below the folder with its bytes; None for a folder."""
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def fresh(results: Results, given: list[int] | None = None) -> list[int]:
+    return fresh_seeds(results, choose(results, "env")[0], given)
 
 
 @pytest.mark.parametrize(
@@ -66,28 +70,39 @@ def test_the_seeds_are_those_that_no_selection_saw_or_else_the_next_thirty(
     tmp_path: Path, seeds: str, tuning: str | None, wanted: list[int]
 ) -> None:
     results = made(tmp_path, grid_study(("sac",), ENVS, seeds, tuning, sweep=THREE))
-    assert fresh_seeds(results) == list(wanted)
+    assert fresh(results) == list(wanted)
     assert FRESH == 30
 
 
 def test_seeds_that_are_only_asked_for_are_left_for_the_second_stage(tmp_path: Path) -> None:
-    assert fresh_seeds(made(tmp_path, STUDY, lambda run: planted(run) if run.seed < 3 else None)) == [3, 4, 5]
+    assert fresh(made(tmp_path, STUDY, lambda run: planted(run) if run.seed < 3 else None)) == [3, 4, 5]
 
 
 def test_given_seeds_are_taken_if_the_selection_saw_none_of_them(tmp_path: Path) -> None:
     results = made(tmp_path, STUDY)
-    assert fresh_seeds(results, [9, 3, 70]) == [9, 3, 70]
+    assert fresh(results, [9, 3, 70]) == [9, 3, 70]
     with pytest.raises(
         InputError, match=r"^seed 1 is not allowed: the settings were chosen by it; allowed: all but 0-2"
     ):
-        fresh_seeds(results, [7, 2, 1])
+        fresh(results, [7, 2, 1])
+
+
+def test_without_tuning_seeds_a_second_stage_that_is_there_is_asked_for_again(tmp_path: Path) -> None:
+    made(tmp_path, grid_study(("sac",), ("Pendulum-CA",), "0-3", sweep=THREE))
+    winner = grid_study(("sac",), ("Pendulum-CA",), "4-9", name="winner", sweep="critic_step_size = [1e-3]")
+    assert fresh(made(tmp_path, winner)) == [4, 5, 6, 7, 8, 9]
+
+
+def test_a_single_setting_goes_on_with_the_next_seeds(tmp_path: Path) -> None:
+    results = made(tmp_path, grid_study(("sac",), ENVS, "0-3", sweep="critic_step_size = [1e-3]"))
+    assert fresh(results) == list(range(4, 34))
 
 
 def test_without_tuning_seeds_every_seed_was_seen(tmp_path: Path) -> None:
     results = made(tmp_path, grid_study(("sac",), ENVS, "0-3,8", sweep=THREE))
-    assert fresh_seeds(results, [4, 7]) == [4, 7]
+    assert fresh(results, [4, 7]) == [4, 7]
     with pytest.raises(InputError, match=r"^seed 8 is not allowed: .*; allowed: all but 0-3,8$"):
-        fresh_seeds(results, [8])
+        fresh(results, [8])
 
 
 @pytest.mark.parametrize(

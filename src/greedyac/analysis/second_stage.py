@@ -17,10 +17,10 @@ FRESH = 30
 """How many seeds the study has if there are none left: as many as in the paper."""
 
 
-def fresh_seeds(results: Results, given: Sequence[int] | None = None) -> list[int]:
+def fresh_seeds(results: Results, choices: Sequence[Choice], given: Sequence[int] | None = None) -> list[int]:
     """The seeds of the second stage: those given, the store's others, or the next ones; none that the selection saw."""
     asked = set(results.runs["seed"])
-    seen = set(results.tuning_seeds) or asked
+    seen = {seed for choice in choices if choice.compared > 1 for seed in choice.seeds} | results.tuning_seeds or asked
     if given is not None:
         if used := sorted(seen & set(given)):
             others = seeds_text(sorted(seen))

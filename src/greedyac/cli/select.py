@@ -64,7 +64,7 @@ def run(options: Any) -> int:
     if not choices:
         raise InputError(notes[0])
     notes += _left_out(choices)
-    study = second_stage(results, choices, fresh_seeds(results, given), notes)
+    study = second_stage(results, choices, fresh_seeds(results, choices, given), notes)
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(options.out, study.text.encode())
