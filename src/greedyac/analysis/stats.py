@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy.special import betaincinv
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 Whole = np.ndarray[Any, np.dtype[np.int64]]
@@ -79,7 +79,7 @@ def tolerance(runs: int, coverage: float = COVERAGE) -> Tolerance:
     What lies between two order statistics of n draws is distributed as Beta(s - r, n - s + r + 1), whatever the runs'
     distribution is.
     """
-    held = [float(stats.beta.ppf(1 - CONFIDENCE, runs + 1 - 2 * rank, 2 * rank)) for rank in range(1, runs // 2 + 1)]
+    held = [float(betaincinv(runs + 1 - 2 * rank, 2 * rank, 1 - CONFIDENCE)) for rank in range(1, runs // 2 + 1)]
     enough = [rank for rank, share in enumerate(held, 1) if share >= coverage]
     rank = max(enough, default=1)
     return Tolerance(rank, held[rank - 1] if held else 0.0)
