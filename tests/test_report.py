@@ -21,6 +21,7 @@ from greedyac.analysis import payload
 from greedyac.analysis.gallery import Picture
 from greedyac.analysis.load import load
 from greedyac.analysis.report import analyse, tables
+from greedyac.analysis.scores import paper_scale
 from greedyac.analysis.words import summary
 from greedyac.cli import main
 from greedyac.study.store import Store
@@ -806,5 +807,6 @@ def test_fresh_runs_count_for_the_scale_of_scores_and_not_for_percentiles(tmp_pa
     after = analyse(load(tmp_path / "store"))
     assert tables(before)["best_returns"].rows() == [("Pendulum-CA", 200.0, "store")]
     assert tables(after)["best_returns"].rows() == [("Pendulum-CA", 300.0, "store")]
+    assert after.scales["paper"] == {"Pendulum-CA": paper_scale(300.0)}
     assert after.scales["percentile"] == before.scales["percentile"]
     assert [one.score for one in after.choices] == [one.score for one in before.choices]

@@ -98,6 +98,12 @@ def test_a_single_setting_goes_on_with_the_next_seeds(tmp_path: Path) -> None:
     assert fresh(results) == list(range(4, 34))
 
 
+def test_the_seeds_of_an_agent_that_was_not_tuned_are_not_used_up(tmp_path: Path) -> None:
+    made(tmp_path, grid_study(("sac",), ENVS, "0-5", "0-2", sweep=THREE))
+    other = grid_study(("greedy-ac",), ENVS, "10-11", name="other", sweep="critic_step_size = [1e-3]")
+    assert fresh(made(tmp_path, other)) == [3, 4, 5, 10, 11]
+
+
 def test_without_tuning_seeds_every_seed_was_seen(tmp_path: Path) -> None:
     results = made(tmp_path, grid_study(("sac",), ENVS, "0-3,8", sweep=THREE))
     assert fresh(results, [4, 7]) == [4, 7]

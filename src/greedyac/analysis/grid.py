@@ -90,12 +90,8 @@ class Grid:
 
 def make_grids(runs: pl.DataFrame) -> list[Grid]:
     """The grid of every agent on every environment, from runs `with_values`."""
-    return [_make_grid(str(agent), str(env), part) for (env, agent), part in _parts(runs)]
-
-
-def _parts(runs: pl.DataFrame) -> Any:
-    ordered = runs.sort("kind", "env", "agent", "setting_id", "seed")
-    return ordered.group_by("env", "agent", maintain_order=True)
+    parts = runs.sort("kind", "env", "agent", "setting_id", "seed").group_by("env", "agent", maintain_order=True)
+    return [_make_grid(str(agent), str(env), part) for (env, agent), part in parts]
 
 
 def _make_grid(agent: str, env: str, runs: pl.DataFrame) -> Grid:

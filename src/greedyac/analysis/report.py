@@ -1,7 +1,7 @@
 """Everything that a report says, computed once: from results to frames. Figures, words and the page only show it."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -136,7 +136,7 @@ def tables(found: Analysis, band: Band = "standard-error") -> dict[str, pl.DataF
     return {name: frame for name, frame in made.items() if not frame.is_empty()}
 
 
-def _frame(rows: Iterator[dict[str, Any]] | map) -> pl.DataFrame:  # type: ignore[type-arg]
+def _frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
     return pl.DataFrame(list(rows), infer_schema_length=None)
 
 

@@ -62,7 +62,7 @@ def paper_scales(runs: pl.DataFrame, best: Best) -> dict[str, Scale | None]:
 
 
 def percentile_scales(runs: pl.DataFrame) -> dict[str, Scale | None]:
-    """A score that is 0 at the 5th and 1 at the 95th percentile of all runs' values on an environment.
+    """A score that is 0 at the 5th and 1 at the 95th percentile of these runs' values on an environment.
 
     Unlike the paper's it does not grow without bound where a bad return is many times the best, as in Mountain Car.
     """

@@ -105,23 +105,18 @@ def _choice(by: By, grids: list[Grid], scores: Floats, samples: Floats) -> Choic
 def _judged(
     by: By, grids: list[Grid], runs: pl.DataFrame, known: Mapping[str, float], best: Best
 ) -> tuple[Floats, Floats]:
-    """What each setting is judged by, `[settings]`, and the same for resampled seeds, `[times, settings]`."""
+    """What each setting is judged by, `[settings]`, and the same for resampled seeds, `[times, settings]`.
+
+    By environment that is the mean value, else the mean score over environments. The seeds are resampled for all
+    settings alike, and the near-optimal return is found anew among them.
+    """
     if by == "env":
         return grids[0].means, resampled_means(grids[0].values)
-    drawn = [_near_optimal(grid, runs, known[grid.env], best, stream) for stream, grid in enumerate(grids)]
-    return _scores(grids, [(known[grid.env], one) for grid, one in zip(grids, drawn, strict=True)])
-
-
-def _scores(grids: list[Grid], best: list[tuple[float, Floats]]) -> tuple[Floats, Floats]:
-    """The mean score of each setting over environments, `[settings]`, and for resampled seeds, `[times, settings]`.
-
-    The seeds are resampled for all settings alike, and the near-optimal return is found anew among them.
-    """
-    means = [paper_scale(known)(grid.means) for grid, (known, _) in zip(grids, best, strict=True)]
-    samples = [
-        paper_scale(drawn)(resampled_means(grid.values, stream))
-        for stream, (grid, (_, drawn)) in enumerate(zip(grids, best, strict=True))
-    ]
+    means, samples = [], []
+    for stream, grid in enumerate(grids):
+        means.append(paper_scale(known[grid.env])(grid.means))
+        drawn = _near_optimal(grid, runs, known[grid.env], best, stream)
+        samples.append(paper_scale(drawn)(resampled_means(grid.values, stream)))
     return np.mean(means, axis=0), np.mean(samples, axis=0)
 
 
