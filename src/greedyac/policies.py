@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from greedyac.nets import Linear, Trunk, initialised, select
+from greedyac.rng import computed_once
 from greedyac.spaces import Box, Spaces
 
 MAX_LOG_STD = math.log(1000.0)
@@ -36,7 +37,7 @@ class ClippedGaussian(NamedTuple):
     @staticmethod
     def noise(key: Array, shape: tuple[int, ...]) -> Array:
         """Standard normals."""
-        return jax.random.normal(key, shape)
+        return computed_once(jax.random.normal(key, shape))
 
     def sample(self, noise: Array) -> Array:
         """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
@@ -80,7 +81,7 @@ class SquashedGaussian(NamedTuple):
     @staticmethod
     def noise(key: Array, shape: tuple[int, ...]) -> Array:
         """Standard normals."""
-        return jax.random.normal(key, shape)
+        return computed_once(jax.random.normal(key, shape))
 
     def sample(self, noise: Array) -> Array:
         """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
@@ -141,7 +142,7 @@ class TruncatedGaussian(NamedTuple):
     @staticmethod
     def noise(key: Array, shape: tuple[int, ...]) -> Array:
         """Uniform in [0, 1)."""
-        return jax.random.uniform(key, shape)
+        return computed_once(jax.random.uniform(key, shape))
 
     def sample(self, noise: Array) -> Array:
         """`noise: [..., batch, dims]`, uniform in [0, 1) → actions of that shape, by the inverse CDF.
@@ -291,7 +292,7 @@ class SoftmaxPolicy(eqx.Module):
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         """Noise for actions of states `shape`."""
-        return jax.random.gumbel(key, (*shape, self.logits.bias.shape[-1]))
+        return computed_once(jax.random.gumbel(key, (*shape, self.logits.bias.shape[-1])))
 
 
 Policy = GaussianPolicy | SoftmaxPolicy

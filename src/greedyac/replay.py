@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from greedyac.rng import computed_once
 from greedyac.spaces import Box, Spaces
 
 
@@ -37,7 +38,7 @@ def write(rows: Array, transition: Batch, time: Array) -> Array:
 
 def sample(rows: Array, spaces: Spaces, key: Array, size: int, time: Array) -> Batch:
     """`size` of the transitions up to step `time`, uniformly with replacement."""
-    chosen = rows[jax.random.randint(key, (size,), 0, jnp.minimum(time + 1, rows.shape[0]))]
+    chosen = rows[computed_once(jax.random.randint(key, (size,), 0, jnp.minimum(time + 1, rows.shape[0])))]
     observation, action, reward, next_observation, continues = jax.lax.split(chosen, _sizes(spaces), axis=1)
     if not isinstance(spaces.action, Box):
         action = action[:, 0].astype(jnp.int32)

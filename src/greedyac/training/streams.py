@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax import Array
 
+from greedyac import rng
+
 MAX_SEED = 2**32 - 1
 
 
@@ -28,7 +30,7 @@ class Stream(IntEnum):
 
 def seed_keys(seeds: list[int]) -> Array:
     """One key per seed, `[lanes]`."""
-    return jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
+    return jax.vmap(lambda seed: jax.random.key(seed, impl=rng.KEYS))(np.asarray(seeds, np.uint32))
 
 
 def stream_key(key: Array, stream: Stream, index: Array | int) -> Array:

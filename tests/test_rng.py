@@ -1,0 +1,63 @@
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from greedyac import rng
+from greedyac.training.streams import seed_keys
+
+Keep = Callable[[Array], Array]
+
+
+def test_the_hash_gives_the_published_test_vectors_of_threefry() -> None:
+    # Random123's known answers for Threefry-2x32 with 20 rounds whose first counter word is 0
+    first, second = rng.threefry(jnp.zeros(2, jnp.uint32), jnp.zeros(1, jnp.uint32))
+    assert (int(first[0]), int(second[0])) == (0x6B200159, 0x99BA4EFE)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 2**31, 2**32 - 1])
+def test_keys_draw_what_jax_draws(seed: int) -> None:
+    ours, theirs = jax.random.key(jnp.uint32(seed), impl=rng.KEYS), jax.random.key(jnp.uint32(seed))
+    for draw in (
+        jax.random.key_data,
+        lambda key: jax.random.bits(key, (5, 3)),
+        lambda key: jax.random.normal(key, (33,)),
+        lambda key: jax.random.uniform(key, (7, 2, 1)),
+        lambda key: jax.random.gumbel(key, (4,)),
+        lambda key: jax.random.randint(key, (32,), 0, 1000),
+        jax.random.uniform,
+        lambda key: jax.random.key_data(jax.random.split(key, 3)),
+        lambda key: jax.random.key_data(jax.random.fold_in(key, 2**31 + 5)),
+        lambda key: jax.random.normal(jax.random.split(jax.random.fold_in(key, 3))[1], (8,)),
+    ):
+        np.testing.assert_array_equal(draw(ours), draw(theirs))
+
+
+def test_keys_of_several_seeds_at_once_draw_what_each_draws_alone() -> None:
+    drawn = jax.jit(jax.vmap(lambda key: jax.random.normal(key, (6,))))(seed_keys([3, 4]))
+    alone = jax.random.normal(jax.random.key(4), (6,))
+    np.testing.assert_allclose(drawn[1], alone, rtol=1e-6)
+
+
+def test_other_widths_than_32_bits_are_refused() -> None:
+    with pytest.raises(NotImplementedError, match="random numbers of 16 bits"):
+        jax.random.bits(jax.random.key(0, impl=rng.KEYS), (2,), "uint16")
+
+
+def test_computed_once_changes_no_number_and_is_not_computed_again_by_each_user() -> None:
+    numbers = jnp.linspace(-1, 1, 12).reshape(3, 4)
+    np.testing.assert_array_equal(jax.jit(rng.computed_once)(numbers), numbers)
+    np.testing.assert_array_equal(jax.vmap(rng.computed_once)(numbers), numbers)
+
+    def users(x: Array, kept: Keep) -> Array:
+        hashed = kept(rng.threefry(jnp.uint32([1, 2]), x)[0])
+        return hashed[:, None] * jnp.arange(64, dtype=jnp.uint32) + jnp.sin(hashed.astype(jnp.float32)).sum()
+
+    def copies_of_the_hash(kept: Keep) -> int:
+        text = jax.jit(lambda x: users(x, kept)).lower(jnp.arange(96, dtype=jnp.uint32)).compile().as_text()
+        return str(text).count("466688986")  # the parity word of the key schedule
+
+    assert copies_of_the_hash(rng.computed_once) < copies_of_the_hash(lambda numbers: numbers)
