@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := .venv-peers
+PEERS_READY := $(PEERS)/.ready
 
-.PHONY: setup demo test test-all lint clean
+.PHONY: setup demo bench test test-all lint clean
 
 setup: $(READY)
 
@@ -16,6 +18,17 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	$(BIN)/greedyac demo
+
+# Ratios of speeds, ours and other libraries'; fails if one fell. Without those libraries it measures only ours.
+bench: setup
+	@$(MAKE) --no-print-directory $(PEERS_READY) 2> /dev/null || echo "make: other libraries could not be installed, see $(PEERS)/install.log; they will be told as not run"
+	$(BIN)/greedyac bench --peers --out runs/bench --compare benchmarks/ratios.json
+
+$(PEERS_READY): src/greedyac/peers/requirements.txt
+	@echo "setting up $(PEERS) with the libraries to compare with"
+	@$(PYTHON) -m venv $(PEERS) 2>&1
+	@$(PEERS)/bin/python -m pip install --disable-pip-version-check --no-deps --requirement $< > $(PEERS)/install.log 2>&1
+	@touch $@
 
 test: setup lint
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow'
@@ -29,4 +42,4 @@ lint: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(PEERS) dist .mypy_cache .ruff_cache .pytest_cache

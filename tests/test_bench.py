@@ -75,7 +75,7 @@ def test_json_of_a_short_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert main(["bench", "vanilla-ac", "--seconds", "1", "--lanes", "2", "--json"]) == 0
     printed = capsys.readouterr()
     measured = json.loads(printed.out)
-    assert set(measured) == {"cores", "matmul_gflops", "results"}
+    assert set(measured) == {"cores", "matmul_gflops", "results", "date", "machine"}
     [result] = measured["results"]
     names = ["agent", "env", "run_steps_per_second", "gflops", "fraction_of_matmul", "lanes", "workers"]
     assert list(result) == names

@@ -248,6 +248,19 @@ def test_bad_steps(refused: Refused, value: str) -> None:
         (["bench", "--lanes", "1"], "lanes = 1 is not allowed; allowed: whole number ≥ 2 and ≤ 1000"),
         (["bench", "--lanes", "many"], "'many' is not allowed; allowed: whole number ≥ 1"),
         (["bench", "--workers", "2"], "unknown option '--workers' … --seconds, --lanes, --json"),
+        (["bench", "--peers"], "interpreter '.venv-peers/bin/python' does not exist; make bench sets it up"),
+        (
+            ["bench", "--peers", "sac"],
+            "interpreter 'sac' does not exist; allowed: path of a Python (default .venv",
+        ),
+        (["bench", "--peers", ""], "interpreter '' does not exist; allowed: path of a Python (default .venv-peers"),
+        (
+            ["bench", "vanilla-ac", "--peers", sys.executable],
+            "no peers of vanilla-ac are known; --peers is allowed",
+        ),
+        (["bench", "--compare", "none.json"], "ratios 'none.json' can't be read: No such file or directory"),
+        (["bench", "--compare", ""], "'' is not allowed; allowed: the path of a file"),
+        (["bench", "--out", ""], "'' is not allowed; allowed: the path of a folder"),
         (["demo", "--steps", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),
     ],
 )
@@ -272,6 +285,14 @@ def test_folder_that_cannot_be_written(refused: Refused, tmp_path: Path, out: st
     assert f"output folder {out!r} can't be written: " in refused(
         "train", "random", "Pendulum-CA", "--steps", "10", "--out", out, *more
     )
+
+
+def test_bench_refuses_bad_files_before_it_measures(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "ratios.json").write_text('{"fraction_of_matmul": {}}')
+    assert "key 'times_peer' is missing" in refused("bench", "--compare", "ratios.json", "--out", "new")
+    (tmp_path / "bench.md").mkdir()
+    assert "output folder '.' holds something else called 'bench.md'" in refused("bench", "--out", ".")
+    assert "output folder 'ratios.json' can't be written: " in refused("bench", "--out", "ratios.json")
 
 
 @pytest.fixture

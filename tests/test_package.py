@@ -20,6 +20,7 @@ def test_a_wheel_builds_and_trains_outside_the_checkout(tmp_path: Path) -> None:
     [wheel] = wheels.glob("*.whl")
     packed = zipfile.ZipFile(wheel).namelist()
     assert {f"greedyac/analysis/assets/page.{kind}" for kind in ("html", "css", "js")} <= set(packed)
+    assert {"greedyac/peers/requirements.txt", "greedyac/peers/measured.py"} <= set(packed)
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site)]
     subprocess.run([*install, str(wheel)], check=True, capture_output=True)
     script = (

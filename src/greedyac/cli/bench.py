@@ -1,15 +1,28 @@
-"""`greedyac bench`: how fast every agent trains here, and how much of the machine that is."""
+"""`greedyac bench`: how fast every agent trains here, how much of the machine that is, and how fast others are."""
 
 import json
+import os
+import shutil
 import sys
-from typing import Any
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from greedyac.cli.parser import Parser, whole_number
-from greedyac.errors import unknown
+from greedyac.cli.parser import Parser, file, folder, whole_number
+from greedyac.errors import InputError, unknown
 from greedyac.hypers import whole
+
+if TYPE_CHECKING:
+    from greedyac.training.peers import Peer
+    from greedyac.training.ratios import Found
+
+PEERS_PYTHON = ".venv-peers/bin/python"
+WIDE = 160
+"""Columns of tables in a file or pipe."""
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
@@ -22,40 +35,106 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         "--lanes", type=whole_number, default=8, metavar="N", help="runs side by side in each worker (default 8)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON for a machine to read")
+    parser.add_argument(
+        "--peers",
+        nargs="?",
+        const=PEERS_PYTHON,
+        metavar="PYTHON",
+        help=f"measure other libraries, too, with an interpreter that has them (default {PEERS_PYTHON}: make bench)",
+    )
+    parser.add_argument(
+        "--out",
+        type=folder,
+        metavar="DIR",
+        help="folder to write tables, ratios and a picture to; replaces older ones",
+    )
+    parser.add_argument(
+        "--compare", type=file, metavar="FILE", help="fail if a ratio fell by more than 15 %% since this ratios.json"
+    )
 
 
 def run(options: Any) -> int:
-    """Measure, then print a table or JSON."""
+    """Measure, then print tables or JSON, write files, and compare."""
+    from greedyac.cli.bench_files import FILES, write_files
+    from greedyac.cli.output import output_folder
     from greedyac.training.bench import bench
     from greedyac.training.cost import PASSES
     from greedyac.training.loop import MIN_WIDTH
+    from greedyac.training.peers import bench_peers, peers_of, per_core
+    from greedyac.training.ratios import Found, confirmed, fallen, ratios_of, read_ratios, verdict
 
     agents, lanes = options.agents or list(PASSES), whole("lanes", options.lanes, MIN_WIDTH, 1000)
     seconds = whole("seconds", options.seconds, 1, 3600)
     for agent in agents:
         if agent not in PASSES:
             raise unknown("agent to measure", agent, PASSES)
+    python = _interpreter(options.peers) if options.peers is not None else ""
+    peers = peers_of(agents) if python else []
+    if python and not peers:
+        raise InputError(f"no peers of {', '.join(agents)} are known; --peers is allowed with greedy-ac and sac")
+    earlier = read_ratios(options.compare) if options.compare else None
 
-    def report(agent: str, env: str) -> None:
-        print(f"measuring {agent} on {env}", file=sys.stderr, flush=True)
+    def measure(agents: Sequence[str], peers: "Sequence[Peer]") -> Found:
+        ours = bench(dict.fromkeys(agents), seconds, lanes, lambda agent, env: _say(f"{agent} on {env}"))
+        return Found(ours, bench_peers(peers, python, seconds, per_core(ours), _say) if peers else None)
 
-    measured = bench(dict.fromkeys(agents), seconds, lanes, report)
-    if options.json:
-        results = [result._asdict() for result in measured.results]
-        print(json.dumps(measured._asdict() | {"results": results}, indent=2))
+    with output_folder(options.out, True, FILES) if options.out else nullcontext() as output:
+        for name in FILES if output else ():
+            if (options.out / name).is_dir():
+                raise InputError(f"output folder {str(options.out)!r} holds something else called {name!r}")
+        found = measure(agents, peers)
+        if earlier:
+            found = confirmed(earlier, found, measure)
+        _print(found, options.json)
+        if output:
+            write_files(found, output.staging)
+            output.publish(complete=True)
+            _tell(f"written to {output.out}/", options.json)
+    if not earlier:
         return 0
+    for line in verdict(earlier, ratios_of(found)):
+        _tell(line, options.json)
+    return 1 if any(fallen(earlier, ratios_of(found))) else 0
+
+
+def _interpreter(given: str) -> str:
+    """The peers' Python, by its path or as the shell finds it."""
+    if found := shutil.which(given):
+        return found
+    hint = "make bench sets it up" if given == PEERS_PYTHON else f"allowed: path of a Python (default {PEERS_PYTHON})"
+    raise InputError(f"the peers' interpreter {given!r} does not exist; {hint}")
+
+
+def _say(what: str) -> None:
+    print(f"measuring {what}", file=sys.stderr, flush=True)
+
+
+def _tell(line: str, json: bool) -> None:
+    """Beside tables; JSON stays alone on standard output."""
+    print(line, file=sys.stderr if json else sys.stdout)
+
+
+def _print(found: "Found", as_json: bool) -> None:
+    from greedyac.cli import bench_files as files
+
+    if as_json:
+        print(json.dumps(files.as_json(found), indent=2))
+        return
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
+    console, notes = Console(highlight=False, width=wide), files.footnotes(found)
+    console.print(_table(files.OUR_HEADINGS, files.our_rows(found)))
+    console.print(notes[0], soft_wrap=True)
+    if found.peers:
+        console.print()
+        console.print(_table(files.PEER_HEADINGS, files.peer_rows(found)))
+        console.print(notes[1], soft_wrap=True)
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Two columns of names, of which the second may take several lines, and columns of numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("agent", "environment", "run-steps/s", "GFLOP/s", "of matmul"):
-        name = heading in ("agent", "environment")
-        table.add_column(heading, justify="left" if name else "right", no_wrap=True)
-    for result in measured.results:
-        rate, gflops = f"{result.run_steps_per_second:,.0f}", f"{result.gflops:.1f}"
-        table.add_row(result.agent, result.env, rate, gflops, f"{result.fraction_of_matmul:.2f}")
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(
-        f"{measured.cores} workers, one per core, with {lanes} lanes each; "
-        f"2048×2048 float32 matrix product on {measured.cores} threads: {measured.matmul_gflops:.0f} GFLOP/s",
-        soft_wrap=True,
-    )
-    return 0
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < 2 else "right", no_wrap=place != 1, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # not markup, whatever a peer said
+    return table

@@ -1,0 +1,184 @@
+"""Greedy Actor-Critic in PyTorch on Gymnasium's Pendulum: one run, with the update of `greedyac train`.
+
+PyTorch as it is mostly written: modules and optimisers, operation by operation.
+"""
+
+import copy
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import gymnasium
+import torch
+from measured import arguments, steps_per_second, tell
+from torch import Tensor, nn
+
+FEATURES, ACTIONS, TORQUE = 3, 1, 2.0
+HIDDEN, BATCH, CAPACITY = 64, 32, 100_000
+STEP_SIZE, DISCOUNT, POLYAK = 1e-3, 0.99, 0.01
+SAMPLES, ELITES, ENTROPY_SCALE = 30, 3, 1e-3
+MAX_LOG_STD = math.log(1000.0)
+ROW = (FEATURES, ACTIONS, 1, FEATURES, 1)
+"""How many numbers each part of a transition has."""
+WARM_UP, CHUNK = 1000, 100
+
+
+class Batch(NamedTuple):
+    """Transitions, `[batch, ...]` each; `continues` is 0 where the environment terminated, else 1."""
+
+    observation: Tensor
+    action: Tensor
+    reward: Tensor
+    next_observation: Tensor
+    continues: Tensor
+
+    def goal(self, next_value: Tensor) -> Tensor:
+        """R + γ Q(S', A'): `[batch]`."""
+        return self.reward.squeeze(-1) + DISCOUNT * self.continues.squeeze(-1) * next_value
+
+
+class Gaussian(NamedTuple):
+    """Its samples are clipped to the action range; log-likelihoods are those of the unclipped Gaussian."""
+
+    mean: Tensor
+    log_std: Tensor
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
+        return (self.mean + self.log_std.exp() * noise).clamp(-TORQUE, TORQUE)
+
+    def log_likelihood(self, action: Tensor) -> Tensor:
+        """`action: [..., batch, dims]` → `[..., batch]`."""
+        z = (action - self.mean) * (-self.log_std).exp()
+        return (-0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def loss(self, elites: Tensor) -> Tensor:
+        """How unlikely the elite actions are."""
+        return -self.log_likelihood(elites).mean()
+
+    def entropy(self, sampled: Tensor) -> Tensor:
+        """A function whose gradient estimates that of the entropy, from one sample of each state."""
+        log_likelihood = self.log_likelihood(sampled)
+        return -(log_likelihood.detach() * log_likelihood).mean()
+
+
+def gaussian(outputs: Tensor) -> Gaussian:
+    """The policy that a network's outputs stand for. The mean is a tanh, scaled to the action range."""
+    mean, log_std = outputs.split(ACTIONS, -1)
+    return Gaussian(TORQUE * mean.tanh(), log_std.clamp(-MAX_LOG_STD, MAX_LOG_STD))
+
+
+def best(sampled: Tensor, values: Tensor) -> Tensor:
+    """The elites among `sampled: [samples, batch, dims]`: those with the highest `values: [samples, batch]`."""
+    chosen = values.topk(ELITES, 0).indices
+    return sampled.gather(0, chosen.unsqueeze(-1).expand(-1, -1, ACTIONS))
+
+
+def draws() -> tuple[Tensor, Tensor]:
+    """The standard normals of one update: of the next actions and of the proposal's samples."""
+    return torch.randn(BATCH, ACTIONS), torch.randn(SAMPLES, BATCH, ACTIONS)
+
+
+class Run:
+    """An agent in its environment, with the transitions of the past: one row each, so that a batch is one gather."""
+
+    def __init__(self, act: Callable[[Tensor], Tensor], update: Callable[[Tensor], None]) -> None:
+        self.act, self.update = act, update
+        self.env = gymnasium.make("Pendulum-v1", disable_env_checker=True)
+        self.observation, _ = self.env.reset(seed=0)
+        self.replay = torch.zeros(CAPACITY, sum(ROW))
+        self.steps = 0
+
+    def train(self, steps: int) -> int:
+        """That many steps, each with one update."""
+        for _ in range(steps):
+            action = self.act(torch.from_numpy(self.observation)).numpy()
+            following, reward, terminated, truncated, _ = self.env.step(action)
+            transition = [*self.observation, *action, reward, *following, not terminated]
+            self.replay[self.steps % CAPACITY] = torch.tensor(transition)
+            self.steps += 1
+            self.observation = self.env.reset()[0] if terminated or truncated else following
+            self.update(self.replay[torch.randint(min(self.steps, CAPACITY), (BATCH,))])
+        return steps
+
+    def measure(self, seconds: float) -> None:
+        """Tell how fast it trains, once it is warm."""
+        self.train(WARM_UP)
+        tell(steps_per_second(seconds, lambda: self.train(CHUNK)), ("torch", "gymnasium"))
+
+
+def network(inputs: int, outputs: int) -> nn.Sequential:
+    """Two hidden layers; Xavier-uniform weights with the ReLU gain, zero biases."""
+    layers = [nn.Linear(inputs, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, outputs)]
+    for layer in layers:
+        nn.init.xavier_uniform_(layer.weight, math.sqrt(2.0))
+        nn.init.zeros_(layer.bias)
+    first, second, last = layers
+    return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
+
+
+def value(critic: nn.Sequential, observation: Tensor, action: Tensor) -> Tensor:
+    """Q(s, a) of `action: [..., batch, dims]` → `[..., batch]`."""
+    state = observation.expand(*action.shape[:-1], FEATURES)
+    return critic(torch.cat((state, action), -1)).squeeze(-1)
+
+
+class GreedyAC:
+    """A Sarsa critic, an actor that follows the best of the proposal's actions, and a proposal that stays wider."""
+
+    def __init__(self) -> None:
+        self.critic, self.actor = network(FEATURES + ACTIONS, 1), network(FEATURES, 2 * ACTIONS)
+        self.target = copy.deepcopy(self.critic).requires_grad_(False)
+        self.proposal = copy.deepcopy(self.actor)
+        policies = [*self.actor.parameters(), *self.proposal.parameters()]
+        self.critic_adam = torch.optim.Adam(self.critic.parameters(), STEP_SIZE, fused=True)
+        self.policies_adam = torch.optim.Adam(policies, STEP_SIZE, fused=True)
+        self.slow, self.fast = list(self.target.parameters()), list(self.critic.parameters())
+
+    def act(self, observation: Tensor) -> Tensor:
+        """A ~ π(·|S)."""
+        with torch.inference_mode():
+            return gaussian(self.actor(observation)).sample(torch.randn(ACTIONS))
+
+    def update(self, rows: Tensor) -> None:
+        """Learn from one batch with fresh random draws."""
+        self.learn(Batch(*rows.split(ROW, 1)), *draws())
+
+    def learn(self, batch: Batch, next_noise: Tensor, proposal_noise: Tensor) -> None:
+        """One Sarsa step of the critic, then actor and proposal follow the elite actions."""
+        self._fit_critic(batch, next_noise)
+        self._follow_elites(batch.observation, proposal_noise)
+
+    def _fit_critic(self, batch: Batch, noise: Tensor) -> None:
+        with torch.no_grad():
+            next_action = gaussian(self.actor(batch.next_observation)).sample(noise)
+            goal = batch.goal(value(self.target, batch.next_observation, next_action))
+        loss = nn.functional.mse_loss(value(self.critic, batch.observation, batch.action), goal)
+        self.critic_adam.zero_grad()
+        loss.backward()
+        self.critic_adam.step()
+        with torch.no_grad():
+            torch._foreach_lerp_(self.slow, self.fast, POLYAK)
+
+    def _follow_elites(self, observation: Tensor, noise: Tensor) -> None:
+        """Actor and proposal share no weights, so one backward pass and one step of Adam serve both."""
+        actor, proposal = gaussian(self.actor(observation)), gaussian(self.proposal(observation))
+        with torch.no_grad():
+            sampled = proposal.sample(noise)
+            elites = best(sampled, value(self.critic, observation, sampled))
+        self.policies_adam.zero_grad()
+        (actor.loss(elites) + proposal.loss(elites) - ENTROPY_SCALE * proposal.entropy(sampled[0])).backward()
+        self.policies_adam.step()
+
+
+def main() -> None:
+    """Measure it."""
+    seconds = arguments(__doc__).seconds
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    agent = GreedyAC()
+    Run(agent.act, agent.update).measure(seconds)
+
+
+if __name__ == "__main__":
+    main()

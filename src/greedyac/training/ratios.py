@@ -1,0 +1,147 @@
+"""A guard against slowing down: ratios of speeds within one run of the benchmark, beside those of an earlier one.
+
+Speeds depend on the machine and the day; how much of a matrix product an agent reaches, and how many times faster than
+a peer it is, do much less.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from greedyac.errors import InputError, unknown
+from greedyac.training import bench, peers
+from greedyac.training.bench import Bench, Measured
+from greedyac.training.cost import PASSES
+from greedyac.training.peers import Peer, PeerResult, PeersBench
+
+FALL = 0.15
+"""A ratio that is lower by more than this share has fallen."""
+
+
+class Ratios(NamedTuple):
+    """Ratios by name, as they are in a file: of `greedy-ac Pendulum-CA`, and beside `sac_rejax --runs 4`."""
+
+    fraction_of_matmul: Mapping[str, float]
+    times_peer: Mapping[str, float]
+
+
+class Found(NamedTuple):
+    """One run of the benchmark: our agents and, if they were asked for, their peers."""
+
+    ours: Bench
+    peers: PeersBench | None = None
+
+    @property
+    def peer_results(self) -> Sequence[PeerResult]:
+        """Those of all peers."""
+        return self.peers.results if self.peers else ()
+
+
+Measure = Callable[[Sequence[str], Sequence[Peer]], Found]
+"""Measures these agents and these peers."""
+
+
+def name_of(measured: Measured) -> str:
+    """What an agent on an environment is called among the ratios."""
+    return f"{measured.agent} {measured.env}"
+
+
+def ratios_of(found: Found) -> Ratios:
+    """All that were measured."""
+    fractions = {name_of(one): one.fraction_of_matmul for one in found.ours.results}
+    return Ratios(fractions, {one.key: one.times_faster for one in found.peer_results if one.times_faster is not None})
+
+
+def to_json(ratios: Ratios) -> str:
+    """The text of a file, with three digits."""
+    rounded = {kind: {name: float(f"{ratio:.3g}") for name, ratio in of.items()} for kind, of in _items(ratios)}
+    return json.dumps(rounded, indent=2) + "\n"
+
+
+def read_ratios(path: Path) -> Ratios:
+    """The ratios in a file; refused unless every one has a known name and a number."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
+        raise InputError(f"ratios {str(path)!r} can't be read: {reason}") from None
+    known = {
+        "fraction_of_matmul": [f"{agent} {env}" for agent in PASSES for env in bench.ENVS],
+        "times_peer": [peer.key for peer in peers.PEERS],
+    }
+    for kind in _object(path, "the file", found):
+        if kind not in known:
+            raise _inside(path, unknown("key", kind, known))
+    for kind, names in known.items():
+        if kind not in found:
+            raise InputError(f"ratios {str(path)!r}: key {kind!r} is missing; needed: {', '.join(known)}")
+        for name, ratio in _object(path, kind, found[kind]).items():
+            if name not in names:
+                raise _inside(path, unknown(f"name in {kind}", name, names))
+            if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < math.inf:
+                allowed = "is not allowed; allowed: number > 0"
+                raise InputError(f"ratios {str(path)!r}: {kind} of {name} = {json.dumps(ratio)} {allowed}")
+    return Ratios(**found)
+
+
+def _object(path: Path, what: str, found: Any) -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise InputError(f"ratios {str(path)!r}: {what} is not allowed; allowed: JSON object of names and values")
+    return found
+
+
+def _inside(path: Path, error: InputError) -> InputError:
+    return InputError(f"ratios {str(path)!r}: {error}")
+
+
+def fallen(earlier: Ratios, now: Ratios) -> Ratios:
+    """Those of now that are lower by more than `FALL`."""
+    kinds = (
+        {name: ratio for name, ratio in new.items() if name in old and ratio < (1 - FALL) * old[name]}
+        for old, new in zip(earlier, now, strict=True)
+    )
+    return Ratios(*kinds)
+
+
+def confirmed(earlier: Ratios, found: Found, measure: Measure) -> Found:
+    """The same, with what fell measured once more, for that may have been noise: the better measurement counts."""
+    fell = fallen(earlier, ratios_of(found))
+    slow = [peer for peer in peers.PEERS if peer.key in fell.times_peer]
+    agents = [one.agent for one in found.ours.results if name_of(one) in fell.fraction_of_matmul]
+    agents += [peer.agent for peer in slow]
+    return better(found, measure(list(dict.fromkeys(agents)), slow)) if agents else found
+
+
+def better(found: Found, again: Found) -> Found:
+    """The measurement with the higher ratio, of each agent on each environment and of each peer."""
+    second = {name_of(one): one for one in again.ours.results}
+    pairs = [(one, second.get(name_of(one), one)) for one in found.ours.results]
+    ours = found.ours._replace(results=[max(pair, key=lambda one: one.fraction_of_matmul) for pair in pairs])
+    if found.peers is None:
+        return Found(ours)
+    peer_again = {one.key: one for one in again.peer_results}
+    peer_pairs = [(one, peer_again.get(one.key, one)) for one in found.peers.results]
+    results = [max(pair, key=lambda one: one.times_faster or 0.0) for pair in peer_pairs]
+    return Found(ours, found.peers._replace(results=results))
+
+
+def verdict(earlier: Ratios, now: Ratios) -> list[str]:
+    """A line for every ratio that fell, that could not be measured, or that is new."""
+    lines = []
+    for (kind, old), new, fell in zip(_items(earlier), now, fallen(earlier, now), strict=True):
+        for name in {**old, **new}:
+            what = f"{kind} of {name}"
+            if name in fell:
+                share = 100 * (1 - fell[name] / old[name])
+                lines.append(f"fell: {what}: {fell[name]:.3g}, {share:.0f} % below {old[name]:.3g}")
+            elif name not in new:
+                lines.append(f"not measured: {what}: {old[name]:.3g} before")
+            elif name not in old:
+                lines.append(f"new: {what}: {new[name]:.3g}")
+    return lines
+
+
+def _items(ratios: Ratios) -> list[tuple[str, Mapping[str, float]]]:
+    return list(ratios._asdict().items())
