@@ -259,6 +259,7 @@ def test_bad_steps(refused: Refused, value: str) -> None:
             "no peers of vanilla-ac are known; --peers is allowed",
         ),
         (["bench", "--compare", "none.json"], "ratios 'none.json' can't be read: No such file or directory"),
+        (["bench", "--profile", "--out", "x"], "--profile is not allowed with --out; allowed: one of them"),
         (["bench", "--compare", ""], "'' is not allowed; allowed: the path of a file"),
         (["bench", "--out", ""], "'' is not allowed; allowed: the path of a folder"),
         (["demo", "--steps", "0"], "'0' is not allowed; allowed: whole number ≥ 1"),

@@ -1,5 +1,6 @@
 """`greedyac bench`: how fast every agent trains here, how much of the machine that is, and how fast others are."""
 
+import itertools
 import json
 import os
 import shutil
@@ -18,11 +19,14 @@ from greedyac.hypers import whole
 
 if TYPE_CHECKING:
     from greedyac.training.peers import Peer
+    from greedyac.training.profile import Profile
     from greedyac.training.ratios import Found
 
 PEERS_PYTHON = ".venv-peers/bin/python"
 WIDE = 160
 """Columns of tables in a file or pipe."""
+SMALL = 0.005
+"""Functions with a smaller share of a step are left out of the table."""
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
@@ -35,6 +39,9 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         "--lanes", type=whole_number, default=8, metavar="N", help="runs side by side in each worker (default 8)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON for a machine to read")
+    parser.add_argument(
+        "--profile", action="store_true", help="instead, show where the time of a step goes, function by function"
+    )
     parser.add_argument(
         "--peers",
         nargs="?",
@@ -68,6 +75,8 @@ def run(options: Any) -> int:
     for agent in agents:
         if agent not in PASSES:
             raise unknown("agent to measure", agent, PASSES)
+    if options.profile:
+        return _profile(agents, lanes, options)
     python = _interpreter(options.peers) if options.peers is not None else ""
     peers = peers_of(agents) if python else []
     if python and not peers:
@@ -97,6 +106,60 @@ def run(options: Any) -> int:
     return 1 if any(fallen(earlier, ratios_of(found))) else 0
 
 
+def _profile(agents: Sequence[str], lanes: int, options: Any) -> int:
+    """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
+    from greedyac.agents import make_agent
+    from greedyac.hypers import values_of
+    from greedyac.training.bench import ENVS
+    from greedyac.training.pool import PINS, cores
+    from greedyac.training.profile import profile
+    from greedyac.training.runs import MAX_STEPS, Case
+
+    for name in ("peers", "out", "compare"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--profile is not allowed with --{name}; allowed: one of them")
+    os.environ["PJRT_NPROC"] = "1"
+    if PINS:
+        os.sched_setaffinity(0, {cores()[0]})
+    profiles = []
+    for agent, env in itertools.product(dict.fromkeys(agents), ENVS):
+        _say(f"{agent} on {env}")
+        profiles.append(profile(Case(agent, env, MAX_STEPS, values_of(make_agent(agent))), lanes))
+        if not options.json:
+            _print_profile(profiles[-1])
+    if options.json:
+        told = [one._asdict() | {"parts": [part._asdict() for part in one.parts]} for one in profiles]
+        print(json.dumps(told, indent=2))
+    return 0
+
+
+def _print_profile(found: "Profile") -> None:
+    """A row per function that matters: microseconds of one run's step, in all and by kind, and its share."""
+    from greedyac.training.profile import KINDS
+
+    table, whole_time = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0)), sum(part.total for part in found.parts)
+    for heading in ("function", "µs", "share", *KINDS, "kernels"):
+        name = heading == "function"
+        table.add_column(heading, justify="left" if name else "right", no_wrap=not name, overflow="fold")
+    for part in found.parts:
+        if part.total >= SMALL * whole_time:
+            kinds = [f"{part.microseconds[kind]:.1f}" if part.microseconds[kind] >= 0.05 else "" for kind in KINDS]
+            share = f"{100 * part.total / whole_time:.0f} %"
+            table.add_row(part.function, f"{part.total:.1f}", share, *kinds, f"{part.kernels:.0f}")
+    console, kernels = _console(), sum(part.kernels for part in found.parts)
+    console.print(table)
+    console.print(
+        f"{found.agent} on {found.env}: {found.microseconds:.0f} µs per step of one of {found.lanes} lanes; "
+        f"watched, its {kernels:.0f} kernels take {whole_time:.0f} µs\n",
+        soft_wrap=True,
+    )
+
+
+def _console() -> Console:
+    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
+    return Console(highlight=False, width=wide)
+
+
 def _interpreter(given: str) -> str:
     """The peers' Python, by its path or as the shell finds it."""
     if found := shutil.which(given):
@@ -120,8 +183,7 @@ def _print(found: "Found", as_json: bool) -> None:
     if as_json:
         print(json.dumps(files.as_json(found), indent=2))
         return
-    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else WIDE
-    console, notes = Console(highlight=False, width=wide), files.footnotes(found)
+    console, notes = _console(), files.footnotes(found)
     console.print(_table(files.OUR_HEADINGS, files.our_rows(found)))
     console.print(notes[0], soft_wrap=True)
     if found.peers:

@@ -154,10 +154,16 @@ class Lanes:
     def advance(self, steps: int) -> None:
         """Train all lanes for a block of steps, or to the end if that is nearer; returns when it is done."""
         stop = min(self.time + steps, self.steps)
-        time = np.int32(self.time), np.int32(stop)
-        self.state = self._block(self.state, self._keys, self._hypers, self._edges, *time)
+        self.state = self._block(*self._arguments(stop))
         self.state.diverged_at.block_until_ready()
         self.time = stop
+
+    def text(self) -> str:
+        """The compiled program of a block, in XLA's words."""
+        return str(self._block.lower(*self._arguments(self.time)).compile().as_text())  # type: ignore[attr-defined]
+
+    def _arguments(self, stop: int) -> tuple[Any, ...]:
+        return self.state, self._keys, self._hypers, self._edges, np.int32(self.time), np.int32(stop)
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""

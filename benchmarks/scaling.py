@@ -1,0 +1,88 @@
+"""How throughput depends on lanes and workers, and how long `greedyac train` takes to its first step.
+
+    python benchmarks/scaling.py [lanes] [workers] [start] [--seconds 6] [--rounds 3]
+
+Rounds are interleaved and ratios taken within a round: figures of one machine on one day, and noisy.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from statistics import median
+
+from greedyac.agents import make_agent
+from greedyac.hypers import values_of
+from greedyac.training.bench import matmul_gflops, measure
+from greedyac.training.pool import cores
+from greedyac.training.runs import MAX_STEPS, Case
+
+LANES = (2, 3, 4, 6, 8)
+"""A worker trains at least two side by side, and at most eight, however large a chunk is."""
+MAIN = "import sys; from greedyac.cli import main; sys.exit(main(sys.argv[1:]))"
+ONE_THREAD = "from greedyac.training.bench import matmul_gflops; print(matmul_gflops())"
+
+
+def case_of(env: str) -> Case:
+    """GreedyAC with its defaults."""
+    return Case("greedy-ac", env, MAX_STEPS, values_of(make_agent("greedy-ac")))
+
+
+def lanes(seconds: float, rounds: int) -> None:
+    """Run-steps per second with so many lanes in each worker, in units of the round's best."""
+    for env in ("Pendulum-CA", "Pendulum-DA"):
+        shares: dict[int, list[float]] = {width: [] for width in LANES}
+        for _ in range(rounds):
+            rates = {}
+            for width in LANES:
+                rates[width] = measure(case_of(env), len(cores()), width, seconds).run_steps_per_second
+            for width, rate in rates.items():
+                shares[width].append(rate / max(rates.values()))
+        told = ", ".join(f"{width} lanes {median(share):.2f}" for width, share in shares.items())
+        print(f"{env}, of the best of {rounds} rounds (median): {told}", flush=True)
+
+
+def workers(seconds: float, rounds: int) -> None:
+    """What all workers train beside one, and what the matrix product gains from as many threads."""
+    gains, products = [], []
+    alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    for _ in range(rounds):
+        one = measure(case_of("Pendulum-CA"), 1, 8, seconds).run_steps_per_second
+        gains.append(measure(case_of("Pendulum-CA"), len(cores()), 8, seconds).run_steps_per_second / one)
+        told = subprocess.run([sys.executable, "-c", ONE_THREAD], env=alone, check=True, capture_output=True, text=True)
+        products.append(matmul_gflops() / float(told.stdout))
+    print(
+        f"1 → {len(cores())} workers: × {median(gains):.2f} ({min(gains):.2f}…{max(gains):.2f}); "
+        f"the matrix product: × {median(products):.2f} ({min(products):.2f}…{max(products):.2f})",
+        flush=True,
+    )
+
+
+def start(seconds: float, rounds: int) -> None:
+    """A whole `greedyac train` of 64 steps: starting, compiling, the first steps, writing."""
+    took = []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["train", "greedy-ac", "Pendulum-CA", "--steps", "64", "--out", f"{folder}/run"]
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", MAIN, *command], check=True, capture_output=True)
+            took.append(time.perf_counter() - began)
+    print(f"greedyac train, 64 steps: {median(took):.1f} s ({min(took):.1f}…{max(took):.1f})", flush=True)
+
+
+def main() -> None:
+    """Measure and print."""
+    parts = {"lanes": lanes, "workers": workers, "start": start}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(parts)} (default: all)")
+    parser.add_argument("--seconds", type=float, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    for name in options.parts or parts:
+        parts[name](options.seconds, options.rounds)
+
+
+if __name__ == "__main__":
+    main()

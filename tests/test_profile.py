@@ -1,0 +1,122 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from greedyac.agents import make_agent
+from greedyac.hypers import values_of
+from greedyac.training.profile import KINDS, OUTSIDE, PACKAGE, Kernel, Part, kernels_of, parts_of, profile
+from greedyac.training.runs import MAX_STEPS, Case
+
+TEXT = f"""HloModule jit_block
+
+FileNames
+1 "{PACKAGE}/training/loop.py"
+2 "{PACKAGE}/agents/actor_critic.py"
+3 "{PACKAGE}/nets.py"
+4 "/somewhere/optax/transform.py"
+5 "{PACKAGE}/policies.py"
+
+FunctionNames
+1 "Program.step"
+2 "ActorCritic.fit_critic.<locals>.loss"
+3 "Linear.__call__"
+4 "minimise"
+5 "update"
+6 "ClippedGaussian.noise"
+
+FileLocations
+1 {{file_name_id=1 function_name_id=1 line=90 end_line=90 column=1 end_column=2}}
+2 {{file_name_id=2 function_name_id=2 line=77 end_line=77 column=1 end_column=2}}
+3 {{file_name_id=3 function_name_id=3 line=31 end_line=31 column=1 end_column=2}}
+4 {{file_name_id=3 function_name_id=4 line=180 end_line=180 column=1 end_column=2}}
+5 {{file_name_id=4 function_name_id=5 line=10 end_line=10 column=1 end_column=2}}
+6 {{file_name_id=5 function_name_id=6 line=40 end_line=40 column=1 end_column=2}}
+
+StackFrames
+1 {{file_location_id=1 parent_frame_id=1}}
+2 {{file_location_id=2 parent_frame_id=2}}
+3 {{file_location_id=3 parent_frame_id=3}}
+4 {{file_location_id=4 parent_frame_id=3}}
+5 {{file_location_id=5 parent_frame_id=5}}
+6 {{file_location_id=6 parent_frame_id=2}}
+
+%body (p: f32[2]) -> f32[2] {{
+  %p = f32[2]{{0}} parameter(0)
+  %dot.1 = f32[8,64]{{1,0}} dot(%p, %p), metadata={{op_name="jit(block)/transpose" stack_frame_id=3}}
+  %ynn_fusion.2 = f32[8]{{0}} fusion(%p), kind=kCustom, metadata={{op_name="vmap()/dot_general" stack_frame_id=3}}
+  %add_fusion.3 = f32[8]{{0}} fusion(%p), kind=kLoop, metadata={{op_name="jit(block)/add" stack_frame_id=5}}
+  %log_fusion = f32[8]{{0}} fusion(%p), kind=kLoop, metadata={{op_name="jit(block)/log" stack_frame_id=6}}
+  %copy.4 = f32[8]{{0}} copy(%p)
+  ROOT %max_fusion = f32[8]{{0}} fusion(%p), kind=kLoop, metadata={{op_name="jit(block)/max" stack_frame_id=1}}
+}}
+"""
+
+
+def test_kernels_are_told_of_the_function_that_asked_for_them_and_by_kind() -> None:
+    loss = "ActorCritic.fit_critic.loss"
+    assert kernels_of(TEXT) == {
+        "dot.1": Kernel(loss, "products"),
+        "ynn_fusion.2": Kernel(loss, "products"),
+        "add_fusion.3": Kernel(loss, "optimiser"),
+        "log_fusion": Kernel("Program.step", "random"),
+        "copy.4": Kernel(OUTSIDE, "other"),
+        "max_fusion": Kernel("Program.step", "other"),
+    }
+
+
+def test_a_text_without_stack_frames_has_only_unknown_functions() -> None:
+    text = TEXT[TEXT.index("%body") :]
+    assert {kernel.function for kernel in kernels_of(text).values()} == {OUTSIDE}
+
+
+def test_parts_add_up_the_events_of_a_step_of_one_run() -> None:
+    kernels = {"a": Kernel("act", "products"), "b": Kernel("act", "other"), "c": Kernel("move", "random")}
+    events = [("a", 30.0), ("a", 50.0), ("b", 20.0), ("c", 400.0), ("ThunkExecutor::Execute", 1e6)]
+    nothing = dict.fromkeys(KINDS, 0.0)
+    assert parts_of(events, kernels, steps=2, lanes=5) == [
+        Part("move", {**nothing, "random": 40.0}, 0.5),
+        Part("act", {**nothing, "products": 8.0, "other": 2.0}, 1.5),
+    ]
+
+
+@pytest.mark.parametrize(("agent", "env"), [("greedy-ac", "Pendulum-CA"), ("sac", "Pendulum-DA")])
+def test_a_real_program_is_explained_by_our_functions(agent: str, env: str) -> None:
+    hypers = values_of(make_agent(agent)) | {"hidden": (16, 16), "replay_capacity": 1000}
+    found = profile(Case(agent, env, MAX_STEPS, hypers), lanes=2, steps=20)
+    parts = {part.function: part for part in found.parts}
+    total = sum(part.total for part in found.parts)
+    assert found.microseconds > 0
+    assert found.parts == sorted(found.parts, key=lambda part: -part.total)
+    assert {"ActorCritic.act", "ActorCritic.fit_critic.loss", "sample", "write"} <= parts.keys()
+    assert parts[OUTSIDE].total < 0.3 * total if OUTSIDE in parts else True
+    assert parts["ActorCritic.fit_critic.loss"].microseconds["products"] > 0
+    assert sum(part.microseconds["random"] for part in found.parts) > 0
+    assert sum(part.microseconds["optimiser"] for part in found.parts) > 0
+    if agent == "greedy-ac":
+        assert parts["GreedyAC._follow_elite_actions"].microseconds["products"] > 0
+        assert "elites" in parts
+
+
+@pytest.mark.slow
+def test_the_command_prints_tables_and_json() -> None:
+    main = "import sys; from greedyac.cli import main; sys.exit(main(sys.argv[1:]))"
+
+    def told(*options: str) -> str:
+        command = [sys.executable, "-c", main, "bench", "vanilla-ac", "--lanes", "2", "--profile", *options]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    table = told()
+    assert table.split()[:3] == ["function", "µs", "share"]
+    assert "VanillaAC.learn.loss" in table
+    assert "vanilla-ac on Pendulum-DA: " in table
+    first, second = json.loads(told("--json"))
+    assert (first["agent"], first["env"], second["env"], first["lanes"]) == (
+        "vanilla-ac",
+        "Pendulum-CA",
+        "Pendulum-DA",
+        2,
+    )
+    assert first["parts"][0]["function"] == "VanillaAC._likelihood_ratio"
+    assert set(first["parts"][0]["microseconds"]) == set(KINDS)
