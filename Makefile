@@ -21,13 +21,13 @@ demo: setup
 
 # Ratios of speeds, ours and other libraries'; fails if one fell. Without those libraries it measures only ours.
 bench: setup
-	@$(MAKE) --no-print-directory $(PEERS_READY) 2> /dev/null || echo "make: other libraries could not be installed, see $(PEERS)/install.log; they will be told as not run"
-	$(BIN)/greedyac bench --peers --out runs/bench --compare benchmarks/ratios.json
+	@$(MAKE) --no-print-directory $(PEERS_READY) || echo "make: the other libraries could not be installed: they will be told as not run"
+	$(BIN)/greedyac bench $$(test -x $(PEERS)/bin/python && echo --peers) --out runs/bench --compare benchmarks/ratios.json
 
 $(PEERS_READY): src/greedyac/peers/requirements.txt
 	@echo "setting up $(PEERS) with the libraries to compare with"
-	@$(PYTHON) -m venv $(PEERS) 2>&1
-	@$(PEERS)/bin/python -m pip install --disable-pip-version-check --no-deps --requirement $< > $(PEERS)/install.log 2>&1
+	@$(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement $<
 	@touch $@
 
 test: setup lint

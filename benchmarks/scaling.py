@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from statistics import median
 
 from greedyac.agents import make_agent
@@ -60,7 +61,7 @@ def workers(seconds: float, rounds: int) -> None:
     )
 
 
-def start(seconds: float, rounds: int) -> None:
+def start(rounds: int) -> None:
     """A whole `greedyac train` of 64 steps: starting, compiling, the first steps, writing."""
     took = []
     for _ in range(rounds):
@@ -74,14 +75,22 @@ def start(seconds: float, rounds: int) -> None:
 
 def main() -> None:
     """Measure and print."""
-    parts = {"lanes": lanes, "workers": workers, "start": start}
+    parts: dict[str, Callable[[], None]] = {
+        "lanes": lambda: lanes(options.seconds, options.rounds),
+        "workers": lambda: workers(options.seconds, options.rounds),
+        "start": lambda: start(options.rounds),
+    }
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"which of {', '.join(parts)} (default: all)")
     parser.add_argument("--seconds", type=float, default=6)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    if unknown := [name for name in options.parts if name not in parts]:
+        parser.error(f"unknown part {unknown[0]!r}; allowed: {', '.join(parts)}")
+    if options.rounds < 1:
+        parser.error(f"--rounds {options.rounds} is not allowed; allowed: whole number ≥ 1")
     for name in options.parts or parts:
-        parts[name](options.seconds, options.rounds)
+        parts[name]()
 
 
 if __name__ == "__main__":

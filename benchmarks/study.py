@@ -1,6 +1,6 @@
 """What the study layer costs: planning, reading, memory, and time beside the bare training loop.
 
-    python benchmarks/study.py [plan] [read] [overhead] [--steps 100000] [--lanes 8]
+    python benchmarks/study.py [plan] [read] [overhead] [estimate] [--steps 100000] [--lanes 8]
 
 Figures of one machine on one day, and noisy: compare them within one run.
 """
@@ -11,20 +11,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from greedyac.study.spec import parse_study
+from greedyac.study.spec import load_study, parse_study
 from greedyac.study.store import Store
-from greedyac.study.sweep import make_plan, run_plan
+from greedyac.study.sweep import estimate, make_plan, run_plan
 from greedyac.training.curve import BINS
 from greedyac.training.files import publish_rows
 from greedyac.training.pool import cores
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Run
 
+PARTS = ("plan", "read", "overhead", "estimate")
 GRID = """
 name = "grid"
 steps = 100_000
@@ -109,10 +111,26 @@ def overhead(steps: int, lanes: int) -> None:
     print(f"{count} runs of {steps:,} steps: bare loop {bare:.1f} s, sweep {swept:.1f} s, {swept / bare - 1:+.1%}")
 
 
+def slice_of(study: str, chunks: int) -> None:
+    """Some of a shipped study's chunks, evenly from its plan: how long `sweep --dry-run` thinks they take, and do."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store.create(Path(folder) / "store")
+        whole = make_plan(load_study(study), store, len(cores()))
+        print(f"{study}: {estimate(whole, lambda case: None).seconds / 3600:.1f} h estimated in all", flush=True)
+        few = replace(whole, chunks=whole.chunks[:: -(-len(whole.chunks) // chunks)])
+        expected = estimate(few, lambda case: None).seconds
+        began = time.perf_counter()
+        run_plan(few, store, lambda progress: None, print)
+        took = time.perf_counter() - began
+    print(
+        f"{study}, {len(few.chunks)} chunks: estimated {expected:.0f} s, took {took:.0f} s, {expected / took - 1:+.1%}"
+    )
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=("plan", "read", "overhead"), default=("plan", "read", "overhead"))
+    parser.add_argument("parts", nargs="*", choices=PARTS, default=PARTS)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--lanes", type=int, default=8)
     options = parser.parse_args()
@@ -122,6 +140,9 @@ def main() -> None:
         read()
     if "overhead" in options.parts:
         overhead(options.steps, options.lanes)
+    if "estimate" in options.parts:
+        slice_of("paper/sweep-ca", 6)
+        slice_of("paper/sweep-da", 8)
 
 
 if __name__ == "__main__":

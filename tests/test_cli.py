@@ -248,12 +248,18 @@ def test_bad_steps(refused: Refused, value: str) -> None:
         (["bench", "--lanes", "1"], "lanes = 1 is not allowed; allowed: whole number ≥ 2 and ≤ 1000"),
         (["bench", "--lanes", "many"], "'many' is not allowed; allowed: whole number ≥ 1"),
         (["bench", "--workers", "2"], "unknown option '--workers' … --seconds, --lanes, --json"),
-        (["bench", "--peers"], "interpreter '.venv-peers/bin/python' does not exist; make bench sets it up"),
+        (
+            ["bench", "--peers"],
+            "interpreter '.venv-peers/bin/python' does not exist or can't be run; make bench sets it up",
+        ),
         (
             ["bench", "--peers", "sac"],
-            "interpreter 'sac' does not exist; allowed: path of a Python (default .venv",
+            "interpreter 'sac' does not exist or can't be run; allowed: path of a Python (default .venv",
         ),
-        (["bench", "--peers", ""], "interpreter '' does not exist; allowed: path of a Python (default .venv-peers"),
+        (
+            ["bench", "--peers", ""],
+            "interpreter '' does not exist or can't be run; allowed: path of a Python (default .venv-peers",
+        ),
         (
             ["bench", "vanilla-ac", "--peers", sys.executable],
             "no peers of vanilla-ac are known; --peers is allowed",

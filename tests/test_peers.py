@@ -28,7 +28,7 @@ from greedyac.training import bench, peers, ratios
 from greedyac.training.bench import Bench, Measured
 from greedyac.training.peers import PEERS, SCRIPTS, Peer, PeerResult, PeersBench, Told, measure_peer, parse_told
 from greedyac.training.pool import PINS, cores
-from greedyac.training.ratios import Found, Ratios, better, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
+from greedyac.training.ratios import Found, Ratios, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
 
 ROOT = Path(__file__).parents[1]
 PYTHON = Path(os.environ.get("GREEDYAC_PEERS_PYTHON", ROOT / ".venv-peers/bin/python"))
@@ -196,6 +196,7 @@ def test_a_peer_that_fails(fakes: Callable[[str], Peer], name: str, error: str) 
 
 def test_a_peer_that_hangs_is_ended_with_all_that_it_started(fakes: Callable[[str], Peer], tmp_path: Path) -> None:
     assert measure_peer(fakes("hanging"), sys.executable, 1, 2) == Told(None, "no result after 2 s", {})
+    assert list((tmp_path / "scripts").glob("*.pid"))
     for file in (tmp_path / "scripts").glob("*.pid"):
         child = int(file.suffixes[-2][1:])
         wait_for(lambda child=child: not alive(child), "the end of a child")  # type: ignore[misc]
@@ -341,9 +342,12 @@ def found(fractions: dict[str, float], times: float | None) -> Found:
 def test_fifteen_per_cent_are_allowed() -> None:
     now = Ratios({"greedy-ac Pendulum-CA": 0.5101, "sac Pendulum-CA": 0.3399}, {"sac_sbx": 17.1})
     assert fallen(EARLIER, now) == Ratios({"sac Pendulum-CA": 0.3399}, {})
-    assert verdict(EARLIER, now) == ["fell: fraction_of_matmul of sac Pendulum-CA: 0.34, 15 % below 0.4"]
+    assert verdict(EARLIER, now) == [
+        "fell: fraction_of_matmul of sac Pendulum-CA: 0.34, 15 % below 0.4",
+        "ratios compared: 3 of 3, fallen by more than 15 %: 1",
+    ]
     assert not any(fallen(EARLIER, EARLIER))
-    assert verdict(EARLIER, EARLIER) == []
+    assert verdict(EARLIER, EARLIER) == ["ratios compared: 3 of 3, fallen by more than 15 %: 0"]
 
 
 def test_what_was_not_measured_and_what_is_new_are_told_and_do_not_fail() -> None:
@@ -353,6 +357,7 @@ def test_what_was_not_measured_and_what_is_new_are_told_and_do_not_fail() -> Non
         "not measured: fraction_of_matmul of sac Pendulum-CA: 0.4 before",
         "new: fraction_of_matmul of vanilla-ac Pendulum-CA: 0.1",
         "not measured: times_peer of sac_sbx: 20 before",
+        "ratios compared: 1 of 3, fallen by more than 15 %: 0",
     ]
 
 
@@ -366,8 +371,8 @@ def test_what_fell_is_measured_once_more_and_the_better_counts(again: float, cou
 
     now = confirmed(EARLIER, found({"greedy-ac": 0.3, "sac": 0.4}, 20.0), measure)
     assert asked == [(["greedy-ac"], [])]
-    assert ratios_of(now) == Ratios({"greedy-ac Pendulum-CA": counts, "sac Pendulum-CA": 0.4}, {"sac_sbx": 20.0})
-    assert bool(any(fallen(EARLIER, ratios_of(now)))) == (again < 0.51)
+    assert now == Ratios({"greedy-ac Pendulum-CA": counts, "sac Pendulum-CA": 0.4}, {"sac_sbx": 20.0})
+    assert bool(any(fallen(EARLIER, now))) == (again < 0.51)
 
 
 def test_a_peer_beside_which_we_fell_is_measured_again_with_our_agent() -> None:
@@ -379,18 +384,12 @@ def test_a_peer_beside_which_we_fell_is_measured_again_with_our_agent() -> None:
 
     now = confirmed(EARLIER, found({"greedy-ac": 0.6, "sac": 0.4}, 10.0), measure)
     assert asked == [(["sac"], [peer for peer in PEERS if peer.key == "sac_sbx"])]
-    assert ratios_of(now) == Ratios(EARLIER.fraction_of_matmul, {"sac_sbx": 19.0})
+    assert now == Ratios(EARLIER.fraction_of_matmul, {"sac_sbx": 19.0})
 
 
 def test_nothing_is_measured_again_without_a_fall() -> None:
     same = found({"greedy-ac": 0.6, "sac": 0.5}, None)
-    assert confirmed(EARLIER, same, lambda *_: pytest.fail("measured")) is same
-
-
-def test_any_measurement_of_a_peer_is_better_than_none() -> None:
-    first, second = found({"sac": 0.4}, None), found({"sac": 0.3}, 5.0)
-    assert ratios_of(better(first, second)) == Ratios({"sac Pendulum-CA": 0.4}, {"sac_sbx": 5.0})
-    assert ratios_of(better(second, first)) == Ratios({"sac Pendulum-CA": 0.4}, {"sac_sbx": 5.0})
+    assert confirmed(EARLIER, same, lambda *_: pytest.fail("measured")) == ratios_of(same)
 
 
 def test_ratios_as_a_file(tmp_path: Path) -> None:
@@ -414,6 +413,8 @@ BAD_RATIOS = {
     '{"fraction_of_matmul": {"sac Pendulum": 1}, "times_peer": {}}': "name in fraction_of_matmul 'sac Pendulum'",
     '{"fraction_of_matmul": {}, "times_peer": {"sac_sb": 1}}': "unknown name in times_peer 'sac_sb' (did you mean",
     '{"fraction_of_matmul": {}, "times_peer": {"sac_sbx": NaN}}': "times_peer of sac_sbx = NaN is not allowed; allowed",
+    '{"fraction_of_matmul": {}, "times_peer": {"sac_sbx": 1' + 400 * "0" + "}}": "allowed: number > 0",
+    20_000 * "[": "it is not JSON",
     '{"fraction_of_matmul": {}, "times_peer": {"sac_sbx": true}}': "sac_sbx = true is not allowed; allowed: number > 0",
     '{"fraction_of_matmul": {}, "times_peer": {"sac_sbx": "9"}}': 'sac_sbx = "9" is not allowed; allowed: number > 0',
 }
@@ -440,7 +441,8 @@ def test_compare(
     lines = capsys.readouterr().out.splitlines()
     assert measured == [["greedy-ac"]] * times
     fell = ["fell: fraction_of_matmul of greedy-ac Pendulum-CA: 0.6, 33 % below 0.9"] * code
-    assert lines[-1 - code :] == [*fell, "not measured: times_peer of crashing --runs 4: 3 before"]
+    assert lines[-2 - code : -1] == [*fell, "not measured: times_peer of crashing --runs 4: 3 before"]
+    assert lines[-1] == f"ratios compared: 1 of 2, fallen by more than 15 %: {code}"
     assert main(["bench", "sac", "--json", "--compare", str(path)]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["cores"] == 2

@@ -48,6 +48,7 @@ StackFrames
   %ynn_fusion.2 = f32[8]{{0}} fusion(%p), kind=kCustom, metadata={{op_name="vmap()/dot_general" stack_frame_id=3}}
   %add_fusion.3 = f32[8]{{0}} fusion(%p), kind=kLoop, metadata={{op_name="jit(block)/add" stack_frame_id=5}}
   %log_fusion = f32[8]{{0}} fusion(%p), kind=kLoop, metadata={{op_name="jit(block)/log" stack_frame_id=6}}
+  %custom-call = (f32[8,3]{{1,0}}, s32[8,3]{{1,0}}) custom-call(%p), metadata={{op_name="x/top_k" stack_frame_id=2}}
   %copy.4 = f32[8]{{0}} copy(%p)
   ROOT %max_fusion = f32[8]{{0}} fusion(%p), kind=kLoop, metadata={{op_name="jit(block)/max" stack_frame_id=1}}
 }}
@@ -61,6 +62,7 @@ def test_kernels_are_told_of_the_function_that_asked_for_them_and_by_kind() -> N
         "ynn_fusion.2": Kernel(loss, "products"),
         "add_fusion.3": Kernel(loss, "optimiser"),
         "log_fusion": Kernel("Program.step", "random"),
+        "custom-call": Kernel(loss, "other"),
         "copy.4": Kernel(OUTSIDE, "other"),
         "max_fusion": Kernel("Program.step", "other"),
     }

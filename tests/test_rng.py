@@ -42,9 +42,15 @@ def test_keys_of_several_seeds_at_once_draw_what_each_draws_alone() -> None:
     np.testing.assert_allclose(drawn[1], alone, rtol=1e-6)
 
 
-def test_other_widths_than_32_bits_are_refused() -> None:
-    with pytest.raises(NotImplementedError, match="random numbers of 16 bits"):
-        jax.random.bits(jax.random.key(0, impl=rng.KEYS), (2,), "uint16")
+@pytest.mark.parametrize("width", [8, 16])
+def test_narrow_numbers_are_those_of_jax(width: int) -> None:
+    ours, theirs = (jax.random.bits(jax.random.key(3, impl=impl), (9,), f"uint{width}") for impl in (rng.KEYS, None))
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def test_64_bits_are_refused() -> None:
+    with jax.enable_x64(True), pytest.raises(NotImplementedError, match="random numbers of 64 bits"):
+        jax.random.bits(jax.random.key(0, impl=rng.KEYS), (2,), "uint64")
 
 
 def test_computed_once_changes_no_number_and_is_not_computed_again_by_each_user() -> None:

@@ -1,7 +1,8 @@
 """Random numbers as JAX draws them, bit for bit, computed in fewer and larger pieces on a CPU.
 
 There JAX runs its hash, Threefry-2x32, as a loop of small operations: a fifth of the time of a training step. Written
-out it becomes part of what uses it. `KEYS` goes where JAX takes an `impl`; `jax.random` then works as always.
+out it becomes part of what uses it. `KEYS` goes where JAX takes an `impl`; `jax.random` then works as always, but for
+numbers of 64 bits and `poisson`.
 """
 
 import jax
@@ -44,10 +45,10 @@ def _fold_in(key: Array, number: Array | int) -> Array:
 
 
 def _bits(key: Array, width: int, shape: tuple[int, ...]) -> Array:
-    if width != 32:
+    if width not in (8, 16, 32):
         raise NotImplementedError(f"random numbers of {width} bits")
     first, second = threefry(key, _counters(shape))
-    return first ^ second
+    return (first ^ second).astype(f"uint{width}")
 
 
 KEYS = define_prng_impl(

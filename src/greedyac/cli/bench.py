@@ -40,14 +40,14 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
     )
     parser.add_argument("--json", action="store_true", help="print JSON for a machine to read")
     parser.add_argument(
-        "--profile", action="store_true", help="instead, show where the time of a step goes, function by function"
+        "--profile", action="store_true", help="instead, show where the time of a step goes; --seconds has no effect"
     )
     parser.add_argument(
         "--peers",
         nargs="?",
         const=PEERS_PYTHON,
         metavar="PYTHON",
-        help=f"measure other libraries, too, with an interpreter that has them (default {PEERS_PYTHON}: make bench)",
+        help=f"also PyTorch, SB3, SBX and rejax, by a Python that has them (default {PEERS_PYTHON}: make bench)",
     )
     parser.add_argument(
         "--out",
@@ -56,7 +56,10 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         help="folder to write tables, ratios and a picture to; replaces older ones",
     )
     parser.add_argument(
-        "--compare", type=file, metavar="FILE", help="fail if a ratio fell by more than 15 %% since this ratios.json"
+        "--compare",
+        type=file,
+        metavar="FILE",
+        help="exit with 1 if a ratio is over 15 %% below one in this ratios.json, twice",
     )
 
 
@@ -92,8 +95,6 @@ def run(options: Any) -> int:
             if (options.out / name).is_dir():
                 raise InputError(f"output folder {str(options.out)!r} holds something else called {name!r}")
         found = measure(agents, peers)
-        if earlier:
-            found = confirmed(earlier, found, measure)
         _print(found, options.json)
         if output:
             write_files(found, output.staging)
@@ -101,9 +102,12 @@ def run(options: Any) -> int:
             _tell(f"written to {output.out}/", options.json)
     if not earlier:
         return 0
-    for line in verdict(earlier, ratios_of(found)):
+    if any(fallen(earlier, ratios_of(found))):
+        print("some ratios fell: these once more", file=sys.stderr, flush=True)
+    now = confirmed(earlier, found, measure)
+    for line in verdict(earlier, now):
         _tell(line, options.json)
-    return 1 if any(fallen(earlier, ratios_of(found))) else 0
+    return 1 if any(fallen(earlier, now)) else 0
 
 
 def _profile(agents: Sequence[str], lanes: int, options: Any) -> int:
@@ -165,16 +169,16 @@ def _interpreter(given: str) -> str:
     if found := shutil.which(given):
         return found
     hint = "make bench sets it up" if given == PEERS_PYTHON else f"allowed: path of a Python (default {PEERS_PYTHON})"
-    raise InputError(f"the peers' interpreter {given!r} does not exist; {hint}")
+    raise InputError(f"the peers' interpreter {given!r} does not exist or can't be run; {hint}")
 
 
 def _say(what: str) -> None:
     print(f"measuring {what}", file=sys.stderr, flush=True)
 
 
-def _tell(line: str, json: bool) -> None:
+def _tell(line: str, as_json: bool) -> None:
     """Beside tables; JSON stays alone on standard output."""
-    print(line, file=sys.stderr if json else sys.stdout)
+    print(line, file=sys.stderr if as_json else sys.stdout)
 
 
 def _print(found: "Found", as_json: bool) -> None:

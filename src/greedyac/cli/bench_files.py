@@ -98,15 +98,15 @@ def markdown(found: Found, told: dict[str, Any]) -> str:
         "# Speed",
         f"{told['date']}, {on['cpu']}, cores used: {on['cores']}, Python {on['python']}, jax {on['jax']}, "
         f"greedyac {on['greedyac']}.",
-        _table(OUR_HEADINGS, our_rows(found), 2),
+        _table(OUR_HEADINGS, our_rows(found)),
     ]
-    parts += [_table(PEER_HEADINGS, peer_rows(found), 2)] if found.peers else []
+    parts += [_table(PEER_HEADINGS, peer_rows(found))] if found.peers else []
     return "\n\n".join([*parts, *(f"{note[0].upper()}{note[1:]}." for note in footnotes(found))]) + "\n"
 
 
-def _table(headings: Row, rows: Sequence[Row], names: int) -> str:
-    """A table in Markdown; the columns after the first `names` hold numbers."""
-    rule = ["---"] * names + ["---:"] * (len(headings) - names)
+def _table(headings: Row, rows: Sequence[Row]) -> str:
+    """A table in Markdown; the columns after the second hold numbers."""
+    rule = ["---"] * 2 + ["---:"] * (len(headings) - 2)
     lines = [[cell.replace("|", "\\|") for cell in row] for row in (headings, rule, *rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

@@ -30,6 +30,7 @@ def main() -> None:
         state.global_step.block_until_ready()
         return STEPS * options.runs
 
+    train()
     tell(steps_per_second(options.seconds, train), ("rejax", "jax", "gymnax"))
 
 

@@ -152,7 +152,7 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "PJRT_NPROC": "1", "OMP_NUM_THREADS": "1"},
+                env={**os.environ, "PJRT_NPROC": "1", "OMP_NUM_THREADS": "1", "SB3_LOGDIR": str(files.parent)},
                 start_new_session=True,
             )
 
@@ -167,7 +167,7 @@ class _Process:
         """Also what it has started."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
-        except (AttributeError, ProcessLookupError):  # not on every system
+        except (AttributeError, OSError):  # not on every system, or ended
             self._process.kill()
         self._process.wait()
 

@@ -92,7 +92,9 @@ def parts_of(events: Iterable[tuple[str, float]], kernels: dict[str, Kernel], st
     return sorted(parts, key=lambda part: -part.total)
 
 
-_INSTRUCTION = re.compile(r"^\s*(?:ROOT )?%(?P<name>[\w.\-]+) = \S+ (?P<operation>[\w\-]+)\(", re.MULTILINE)
+_INSTRUCTION = re.compile(
+    r"^\s*(?:ROOT )?%(?P<name>[\w.\-]+) = (?:\([^)]*\)|\S+) (?P<operation>[\w\-]+)\(", re.MULTILINE
+)
 _CONTAINERS = ("while", "conditional", "call", "parameter", "get-tuple-element", "tuple", "constant")
 """They take no time of their own."""
 

@@ -5,7 +5,7 @@ a peer it is, do much less.
 """
 
 import json
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ def read_ratios(path: Path) -> Ratios:
     """The ratios in a file; refused unless every one has a known name and a number."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
         raise InputError(f"ratios {str(path)!r} can't be read: {reason}") from None
     known = {
@@ -80,7 +80,7 @@ def read_ratios(path: Path) -> Ratios:
         for name, ratio in _object(path, kind, found[kind]).items():
             if name not in names:
                 raise _inside(path, unknown(f"name in {kind}", name, names))
-            if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio < math.inf:
+            if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= sys.float_info.max:
                 allowed = "is not allowed; allowed: number > 0"
                 raise InputError(f"ratios {str(path)!r}: {kind} of {name} = {json.dumps(ratio)} {allowed}")
     return Ratios(**found)
@@ -105,30 +105,25 @@ def fallen(earlier: Ratios, now: Ratios) -> Ratios:
     return Ratios(*kinds)
 
 
-def confirmed(earlier: Ratios, found: Found, measure: Measure) -> Found:
-    """The same, with what fell measured once more, for that may have been noise: the better measurement counts."""
-    fell = fallen(earlier, ratios_of(found))
+def confirmed(earlier: Ratios, found: Found, measure: Measure) -> Ratios:
+    """The ratios found; what fell is measured once more, for that may have been noise, and the better one counts."""
+    now = ratios_of(found)
+    fell = fallen(earlier, now)
     slow = [peer for peer in peers.PEERS if peer.key in fell.times_peer]
     agents = [one.agent for one in found.ours.results if name_of(one) in fell.fraction_of_matmul]
     agents += [peer.agent for peer in slow]
-    return better(found, measure(list(dict.fromkeys(agents)), slow)) if agents else found
-
-
-def better(found: Found, again: Found) -> Found:
-    """The measurement with the higher ratio, of each agent on each environment and of each peer."""
-    second = {name_of(one): one for one in again.ours.results}
-    pairs = [(one, second.get(name_of(one), one)) for one in found.ours.results]
-    ours = found.ours._replace(results=[max(pair, key=lambda one: one.fraction_of_matmul) for pair in pairs])
-    if found.peers is None:
-        return Found(ours)
-    peer_again = {one.key: one for one in again.peer_results}
-    peer_pairs = [(one, peer_again.get(one.key, one)) for one in found.peers.results]
-    results = [max(pair, key=lambda one: one.times_faster or 0.0) for pair in peer_pairs]
-    return Found(ours, found.peers._replace(results=results))
+    if not agents:
+        return now
+    again = ratios_of(measure(list(dict.fromkeys(agents)), slow))
+    kinds = (
+        {name: max(ratio, second.get(name, ratio)) if name in lost else ratio for name, ratio in first.items()}
+        for first, second, lost in zip(now, again, fell, strict=True)
+    )
+    return Ratios(*kinds)
 
 
 def verdict(earlier: Ratios, now: Ratios) -> list[str]:
-    """A line for every ratio that fell, that could not be measured, or that is new."""
+    """A line for every ratio that fell, that was not measured, or that is new, and how many were compared."""
     lines = []
     for (kind, old), new, fell in zip(_items(earlier), now, fallen(earlier, now), strict=True):
         for name in {**old, **new}:
@@ -140,7 +135,12 @@ def verdict(earlier: Ratios, now: Ratios) -> list[str]:
                 lines.append(f"not measured: {what}: {old[name]:.3g} before")
             elif name not in old:
                 lines.append(f"new: {what}: {new[name]:.3g}")
-    return lines
+    both = sum(len(old.keys() & new.keys()) for old, new in zip(earlier, now, strict=True))
+    fell_in_all = sum(map(len, fallen(earlier, now)))
+    return [
+        *lines,
+        f"ratios compared: {both} of {sum(map(len, earlier))}, fallen by more than {100 * FALL:.0f} %: {fell_in_all}",
+    ]
 
 
 def _items(ratios: Ratios) -> list[tuple[str, Mapping[str, float]]]:
