@@ -88,11 +88,11 @@ def test_a_real_program_is_explained_by_our_functions(agent: str, env: str) -> N
     hypers = values_of(make_agent(agent)) | {"hidden": (16, 16), "replay_capacity": 1000}
     found = profile(Case(agent, env, MAX_STEPS, hypers), lanes=2, steps=20)
     parts = {part.function: part for part in found.parts}
-    total = sum(part.total for part in found.parts)
+    kernels = sum(part.kernels for part in found.parts)
     assert found.microseconds > 0
     assert found.parts == sorted(found.parts, key=lambda part: -part.total)
     assert {"ActorCritic.act", "ActorCritic.fit_critic.loss", "sample", "write"} <= parts.keys()
-    assert parts[OUTSIDE].total < 0.3 * total if OUTSIDE in parts else True
+    assert parts[OUTSIDE].kernels < 0.35 * kernels  # 0.23 and 0.14 with the default settings
     assert parts["ActorCritic.fit_critic.loss"].microseconds["products"] > 0
     assert sum(part.microseconds["random"] for part in found.parts) > 0
     assert sum(part.microseconds["optimiser"] for part in found.parts) > 0
@@ -120,5 +120,6 @@ def test_the_command_prints_tables_and_json() -> None:
         "Pendulum-DA",
         2,
     )
-    assert first["parts"][0]["function"] == "VanillaAC._likelihood_ratio"
-    assert set(first["parts"][0]["microseconds"]) == set(KINDS)
+    functions = {part["function"]: part["microseconds"] for part in first["parts"]}
+    assert functions["VanillaAC._likelihood_ratio"]["products"] > 0
+    assert set(functions["VanillaAC._likelihood_ratio"]) == set(KINDS)
