@@ -1,8 +1,10 @@
 """Networks against plain NumPy in float64: critics, initial weights, Adam and target averages."""
 
 import math
+from functools import partial
 from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,6 +82,26 @@ def close(ours: Array, expected: Floats) -> None:
 def test_trunk_ends_with_relu() -> None:
     trunk = randomised(Trunk(FEATURES, (7, 4)))
     close(call(trunk, jnp.asarray(OBSERVATIONS)), np.maximum(forward(trunk, OBSERVATIONS.astype(float)), 0))
+
+
+def test_heads_are_the_layer_itself_with_its_gradient_in_each_lane() -> None:
+    rng = np.random.default_rng(7)
+    shapes = {"x": (5, 6), "weight": (6, 3), "bias": (3,), "pull": (5, 3)}
+    x, weight, bias, pull = (rng.normal(size=(4, *shape)).astype(np.float32) for shape in shapes.values())
+
+    @jax.jit
+    @jax.vmap
+    def pulled(weight: Array, bias: Array, x: Array, pull: Array) -> Any:
+        layer = eqx.tree_at(lambda layer: (layer.weight, layer.bias), Linear(6, 3), (weight, bias))
+        told, pull_back = jax.vjp(Linear.heads, layer, x)
+        return told, *pull_back(pull)
+
+    told, by_layer, by_x = pulled(weight, bias, x, pull)
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5)
+    close(told, x @ weight + bias[:, None])
+    close(by_layer.weight, np.einsum("lbi,lbo->lio", x, pull))
+    close(by_layer.bias, pull.sum(1))
+    close(by_x, np.einsum("lbo,lio->lbi", pull, weight))
 
 
 @pytest.mark.parametrize("hidden", [(8,), (8, 5), (8, 5, 7)])

@@ -30,6 +30,14 @@ class Linear(eqx.Module):
         """`x: [..., inputs]` → `[..., outputs]`."""
         return x @ self.weight + self.bias
 
+    def heads(self, x: Array) -> Array:
+        """The same, faster if there are few outputs.
+
+        XLA:CPU likes their few columns in one piece each. The barrier keeps it from turning them back.
+        """
+        columns = jax.lax.optimization_barrier(self.weight.T)  # type: ignore[no-untyped-call]
+        return x @ columns.T + self.bias
+
 
 class Trunk(eqx.Module):
     """The hidden layers that a policy's heads share."""
@@ -103,7 +111,7 @@ class HeadsCritic(eqx.Module):
 
     def values(self, observation: Array) -> Array:
         """Q(s, ·): `observation: [..., features]` → `[..., actions]`."""
-        return self.last(self.trunk(observation))
+        return self.last.heads(self.trunk(observation))
 
 
 Critic = ContinuousCritic | IndexCritic | HeadsCritic

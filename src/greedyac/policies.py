@@ -288,7 +288,7 @@ class SoftmaxPolicy(eqx.Module):
 
     def __call__(self, observation: Array) -> Softmax:
         """`observation: [..., features]` → distributions over actions."""
-        return Softmax(self.logits(self.trunk(observation)))
+        return Softmax(self.logits.heads(self.trunk(observation)))
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         """Noise for actions of states `shape`."""

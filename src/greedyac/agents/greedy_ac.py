@@ -47,7 +47,7 @@ class GreedyAC(ActorCritic):
     """Greedy Actor-Critic: the actor follows the best of the actions that a wider proposal policy samples."""
 
     name: ClassVar[str] = "greedy-ac"
-    numerics: ClassVar[int] = 3
+    numerics: ClassVar[int] = 4
 
     entropy_scale: float = swept(1e-3, at_least=0, help="τ: weight of the proposal's entropy")
     elite_fraction: float = static(0.1, above=0, below=1, help="ρ: share of sampled actions that are followed")

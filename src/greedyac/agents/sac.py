@@ -44,7 +44,7 @@ class SAC(ActorCritic):
     """Soft Actor-Critic: two critics that value entropy, and a reparameterised actor that follows the smaller one."""
 
     name: ClassVar[str] = "sac"
-    numerics: ClassVar[int] = 1
+    numerics: ClassVar[int] = 2
 
     policy: str = static(
         "squashed", choices=("squashed", "gaussian"), help="continuous actions: squashed by tanh, or clipped"

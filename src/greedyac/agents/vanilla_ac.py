@@ -45,7 +45,7 @@ class VanillaAC(ActorCritic):
     """Vanilla Actor-Critic: the actor follows the likelihood-ratio gradient of the critic's values."""
 
     name: ClassVar[str] = "vanilla-ac"
-    numerics: ClassVar[int] = 2
+    numerics: ClassVar[int] = 3
 
     baseline_samples: int = static(28, at_least=1, help="actions sampled per state whose mean value is the baseline")
     entropy_estimator: str = static(

@@ -6,7 +6,8 @@ layers are rounded differently at different widths, so `plan` trains them at one
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -92,7 +93,8 @@ class Program:
 
         watched = [lane.curve.running + moved.reward, moved.observation.sum(), *metrics.values()]
         finite = jnp.isfinite(jnp.stack(watched)).all()
-        finite &= jax.lax.cond(time % INSPECTION == 0, all_finite, lambda _: jnp.bool_(True), learner)
+        if learn:
+            finite &= jax.lax.cond(time % INSPECTION == 0, all_finite, lambda _: jnp.bool_(True), learner)
         diverged_at = jnp.where((lane.diverged_at < 0) & ~finite, time, lane.diverged_at)
         ended = moved.terminated | moved.truncated
         recorded = curve.record(lane.curve, edges, time, moved.reward, ended, diverged_at < 0)
@@ -118,19 +120,24 @@ class Program:
 class Compiled(NamedTuple):
     """A program's two entry points, compiled."""
 
-    begin: Callable[..., Lane]
-    block: Callable[..., Lane]
+    begin: jax.stages.Compiled
+    block: jax.stages.Compiled
 
 
 @lru_cache(maxsize=8)
-def compiled(program: Program) -> Compiled:
-    """The program's jitted functions, made once, so that every call with the same shapes compiles once.
+def compiled(program: Program, width: int) -> Compiled:
+    """The program for so many lanes, compiled once; both parts at the same time where there are cores for it.
 
     LLVM's higher levels compile a fifth longer and run no faster; what runs only once needs none.
     """
+    keys, hypers = seed_keys([0] * width), stack([program.agent] * width)
     begin = jax.jit(jax.vmap(program.lane), compiler_options={"xla_backend_optimization_level": 0})
     block = jax.jit(program.block, donate_argnums=0, compiler_options={"xla_backend_optimization_level": 1})
-    return Compiled(begin, block)
+    with ThreadPoolExecutor() as threads:
+        beginning = threads.submit(begin.lower(keys, hypers).compile)
+        state = jax.eval_shape(begin, keys, hypers)
+        lowered = block.lower(state, keys, hypers, curve.bin_edges(0), np.int32(0), np.int32(0))
+        return Compiled(block=lowered.compile(), begin=beginning.result())
 
 
 class Lanes:
@@ -144,26 +151,25 @@ class Lanes:
         program = Program(static_part(agents[0]), env)
         if any(static_part(agent) != program.agent for agent in agents):
             raise ValueError("lanes of one program must have equal static hyperparameters")
-        padding = max(width, self.count, MIN_WIDTH) - self.count
-        self._begin, self._block = compiled(program)
+        width = max(width, self.count, MIN_WIDTH)
+        padding = width - self.count
+        begin, self._block = compiled(program, width)
         self._keys = seed_keys([*seeds, *[seeds[-1]] * padding])
         self._hypers = stack([*agents, *[agents[-1]] * padding])
         self._edges = curve.bin_edges(steps)
-        self.state = self._begin(self._keys, self._hypers)
+        self.state = begin(self._keys, self._hypers)
 
     def advance(self, steps: int) -> None:
         """Train all lanes for a block of steps, or to the end if that is nearer; returns when it is done."""
         stop = min(self.time + steps, self.steps)
-        self.state = self._block(*self._arguments(stop))
+        times = np.int32(self.time), np.int32(stop)
+        self.state = self._block(self.state, self._keys, self._hypers, self._edges, *times)
         self.state.diverged_at.block_until_ready()
         self.time = stop
 
     def text(self) -> str:
         """The compiled program of a block, in XLA's words."""
-        return str(self._block.lower(*self._arguments(self.time)).compile().as_text())  # type: ignore[attr-defined]
-
-    def _arguments(self, stop: int) -> tuple[Any, ...]:
-        return self.state, self._keys, self._hypers, self._edges, np.int32(self.time), np.int32(stop)
+        return str(self._block.as_text())
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
