@@ -142,7 +142,7 @@ def main() -> None:
         overhead(options.steps, options.lanes)
     if "estimate" in options.parts:
         slice_of("paper/sweep-ca", 6)
-        slice_of("paper/sweep-da", 8)
+        slice_of("paper/sweep-da", 2)
 
 
 if __name__ == "__main__":

@@ -288,7 +288,7 @@ def test_table_and_files(measured: list[list[str]], tmp_path: Path, capsys: Capt
     assert sorted(path.name for path in out.iterdir()) == names
     assert len(json.loads((out / "bench.json").read_text())["peers"]) == 3
     page = (out / "bench.md").read_text()
-    assert "| greedy-ac | Pendulum-CA | 6,000 | 60.0 | 0.60 |" in page
+    assert "| greedy-ac | Pendulum-CA | 8 | 6,000 | 60.0 | 0.60 |" in page
     assert r"| A crashing one | did not run: RuntimeError: no [/luck] \| today | – | – |" in page
     assert (out / "peers.png").read_bytes().startswith(b"\x89PNG")
     assert ElementTree.parse(out / "peers.svg").getroot().tag.endswith("svg")

@@ -182,8 +182,9 @@ def test_sweep_multiplies_settings_and_seeds() -> None:
 
 def test_a_swept_grid_is_one_program_and_a_static_one_several() -> None:
     swept = plan(sweep={"critic_step_size": [1e-3, 1e-2], "entropy_scale": [0, 1]}, seeds=range(2))
-    [chunk] = plan_chunks(swept, workers=1, folder=Path())
-    assert (len(chunk.runs), chunk.width) == (8, 8)
+    chunks = plan_chunks(swept, workers=1, folder=Path())
+    assert [(len(chunk.runs), chunk.width) for chunk in chunks] == [(4, 4), (4, 4)]
+    assert len({chunk.case.program for chunk in chunks}) == 1
     static = plan(sweep={"batch_size": [16, 32]}, seeds=range(2))
     assert [len(chunk.runs) for chunk in plan_chunks(static, workers=1, folder=Path())] == [2, 2]
 

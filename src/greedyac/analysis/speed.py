@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 from greedyac.analysis.figures import COLOURS
 from greedyac.training.bench import Bench
-from greedyac.training.peers import PeerResult, factor, per_core
+from greedyac.training.peers import ENV, PeerResult, factor, per_core
 
 TITLES = {"greedy-ac": "GreedyAC", "sac": "SAC"}
 OURS, THEIRS = COLOURS[0], "0.65"
@@ -14,7 +14,7 @@ OURS, THEIRS = COLOURS[0], "0.65"
 
 def peer_bars(ours: Bench, peers: Sequence[PeerResult]) -> Figure:
     """A panel per agent: a bar for its rate on one core, and one for each of its peers, the fastest first."""
-    own, ourselves = per_core(ours), f"greedyac, {ours.results[0].lanes} runs at once"
+    own, lanes = per_core(ours), {one.agent: one.lanes for one in ours.results if one.env == ENV}
     groups = {agent: [one for one in peers if one.agent == agent] for agent in own}
     groups = {agent: sorted(group, key=_rate, reverse=True) for agent, group in groups.items() if group}
     lines = [len(group) + 1 for group in groups.values()]
@@ -27,7 +27,7 @@ def peer_bars(ours: Bench, peers: Sequence[PeerResult]) -> Figure:
             weight = "normal" if place else "bold"
             at = (rates[place], place)
             panel.annotate(label, at, (5, -1), textcoords="offset points", va="center", fontweight=weight)
-        panel.set_yticks(range(len(rates)), [ourselves, *(one.peer for one in group)])
+        panel.set_yticks(range(len(rates)), [f"greedyac, {lanes[agent]} runs at once", *(one.peer for one in group)])
         panel.get_yticklabels()[0].set_fontweight("bold")
         panel.set_ylim(len(rates) - 0.5, -0.5)
         panel.set_title(TITLES.get(agent, agent), fontsize=11, fontweight="bold", loc="left")

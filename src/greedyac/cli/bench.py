@@ -36,7 +36,7 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         "--seconds", type=whole_number, default=10, metavar="N", help="length of each measurement (default 10)"
     )
     parser.add_argument(
-        "--lanes", type=whole_number, default=8, metavar="N", help="runs side by side in each worker (default 8)"
+        "--lanes", type=whole_number, metavar="N", help="runs side by side in each worker (default: as in a study)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON for a machine to read")
     parser.add_argument(
@@ -73,7 +73,8 @@ def run(options: Any) -> int:
     from greedyac.training.peers import bench_peers, peers_of, per_core
     from greedyac.training.ratios import Found, confirmed, fallen, ratios_of, read_ratios, verdict
 
-    agents, lanes = options.agents or list(PASSES), whole("lanes", options.lanes, MIN_WIDTH, 1000)
+    agents = options.agents or list(PASSES)
+    lanes = None if options.lanes is None else whole("lanes", options.lanes, MIN_WIDTH, 1000)
     seconds = whole("seconds", options.seconds, 1, 3600)
     for agent in agents:
         if agent not in PASSES:
@@ -110,11 +111,12 @@ def run(options: Any) -> int:
     return 1 if any(fallen(earlier, now)) else 0
 
 
-def _profile(agents: Sequence[str], lanes: int, options: Any) -> int:
+def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
     from greedyac.agents import make_agent
     from greedyac.hypers import values_of
     from greedyac.training.bench import ENVS
+    from greedyac.training.plan import widest
     from greedyac.training.pool import PINS, cores
     from greedyac.training.profile import profile
     from greedyac.training.runs import MAX_STEPS, Case
@@ -128,7 +130,8 @@ def _profile(agents: Sequence[str], lanes: int, options: Any) -> int:
     profiles = []
     for agent, env in itertools.product(dict.fromkeys(agents), ENVS):
         _say(f"{agent} on {env}")
-        profiles.append(profile(Case(agent, env, MAX_STEPS, values_of(make_agent(agent))), lanes))
+        case = Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))
+        profiles.append(profile(case, lanes or widest(case)))
         if not options.json:
             _print_profile(profiles[-1])
     if options.json:

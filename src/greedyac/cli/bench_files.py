@@ -14,7 +14,7 @@ from greedyac.training.pool import cores
 from greedyac.training.ratios import Found, ratios_of, to_json
 
 FILES = ("bench.json", "bench.md", "ratios.json", "peers.png", "peers.svg")
-OUR_HEADINGS = ("agent", "environment", "run-steps/s", "GFLOP/s", "of matmul")
+OUR_HEADINGS = ("agent", "environment", "lanes", "run-steps/s", "GFLOP/s", "of matmul")
 PEER_HEADINGS = ("peer", "versions", "steps/s per core", "ours is × faster")
 Row = Sequence[str]
 
@@ -52,6 +52,7 @@ def our_rows(found: Found) -> list[Row]:
         (
             one.agent,
             one.env,
+            str(one.lanes),
             f"{one.run_steps_per_second:,.0f}",
             f"{one.gflops:.1f}",
             f"{one.fraction_of_matmul:.2f}",
@@ -78,9 +79,9 @@ def peer_rows(found: Found) -> list[Row]:
 
 def footnotes(found: Found) -> list[str]:
     """How it was measured: of ours and, if there are peers, of those."""
-    ours, lanes = found.ours, found.ours.results[0].lanes
+    ours = found.ours
     notes = [
-        f"{ours.cores} workers, one per core, with {lanes} lanes each; "
+        f"{ours.cores} workers, one per core, each with that many lanes; "
         f"2048×2048 float32 matrix product on {ours.cores} threads: {ours.matmul_gflops:.0f} GFLOP/s"
     ]
     if found.peers:

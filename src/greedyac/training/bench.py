@@ -20,6 +20,7 @@ from greedyac.errors import WorkerError
 from greedyac.hypers import values_of
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import operations
+from greedyac.training.plan import widest
 from greedyac.training.pool import Events, cores, train_chunks
 from greedyac.training.runs import MAX_STEPS, Case, Run
 
@@ -108,16 +109,20 @@ def sustained(events: Iterable[tuple[float, int]], workers: int, seconds: float)
     raise AssertionError("the events ended")  # runs of MAX_STEPS don't
 
 
-def bench(agents: Iterable[str], seconds: float, lanes: int, on_start: Callable[[str, str], None]) -> Bench:
-    """Measure these agents on a continuous and a discrete environment, and matrix products in between."""
-    rates, products = {}, [matmul_gflops()]
+def bench(agents: Iterable[str], seconds: float, lanes: int | None, on_start: Callable[[str, str], None]) -> Bench:
+    """Measure these agents on a continuous and a discrete environment, and matrix products in between.
+
+    Without a number of lanes each worker has as many as in a study.
+    """
+    rates, widths, products = {}, {}, [matmul_gflops()]
     for agent, env in itertools.product(agents, ENVS):
         on_start(agent, env)
         case = Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))
-        rates[agent, env] = measure(case, len(cores()), lanes, seconds).run_steps_per_second
+        widths[agent, env] = lanes or widest(case)
+        rates[agent, env] = measure(case, len(cores()), widths[agent, env], seconds).run_steps_per_second
         products.append(matmul_gflops())
     matmul, results = median(products), []
     for (agent, env), rate in rates.items():
         gflops = rate * operations(make_agent(agent), make_env(env).spaces) / 1e9
-        results.append(Measured(agent, env, rate, gflops, gflops / matmul, lanes, len(cores())))
+        results.append(Measured(agent, env, rate, gflops, gflops / matmul, widths[agent, env], len(cores())))
     return Bench(len(cores()), matmul, results)

@@ -43,7 +43,7 @@ def operations(agent: Agent, spaces: Spaces) -> int:
     features, action = spaces.observation.size, spaces.action
     if isinstance(action, Box):
         (policy_passes, critic_passes), _ = PASSES.get(agent.name, OTHER_PASSES)
-        critic_passes += _sampled_actions(agent)
+        critic_passes += sampled_actions(agent, spaces)
         policy = _dense(features, *agent.hidden, 2 * action.size)
         critic = _dense(features + action.size, *agent.hidden, 1)
     else:
@@ -52,8 +52,10 @@ def operations(agent: Agent, spaces: Spaces) -> int:
     return policy + agent.batch_size * (policy_passes * policy + critic_passes * critic)
 
 
-def _sampled_actions(agent: Agent) -> int:
+def sampled_actions(agent: Agent, spaces: Spaces) -> int:
     """Continuous actions per state that the critic values for the actor's update."""
+    if not isinstance(spaces.action, Box):
+        return 0
     if isinstance(agent, GreedyAC):
         return agent.proposal_samples
     return agent.baseline_samples + 1 if isinstance(agent, VanillaAC) else 0

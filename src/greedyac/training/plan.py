@@ -15,12 +15,15 @@ from greedyac.hypers import hypers_of, show, values_of
 from greedyac.presets import preset as find_preset
 from greedyac.spaces import Box, Discrete
 from greedyac.training.chunk import Chunk
-from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds
+from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, sampled_actions
 from greedyac.training.loop import MIN_WIDTH, Program
 from greedyac.training.runs import Case, Run, check_steps
 
 MAX_WIDTH = 8
-"""Lanes that one worker trains side by side: more of them outgrow the core's cache."""
+"""Lanes that one worker trains side by side: more of them bring no more."""
+CACHE = 2**20
+"""Bytes that the largest layer of all lanes may take. More than that makes the round through a core's cache longer: with
+30 sampled actions, four lanes are as fast as eight or a little faster."""
 MAX_WIDE_LAYER = 64 * 64
 """Batch × units up to which runs were found to have the same bits at every width. With larger layers XLA rounds
 differently at different widths, so such runs are always trained at the narrowest."""
@@ -94,7 +97,7 @@ def plan_chunks(
     sharing = math.ceil(workers / max(len(programs), 1))  # workers for each program
     chunks: list[tuple[float, Chunk]] = []
     for key, members in programs.items():
-        most = min(widest(members[0].case.learner), lanes_in_memory(members[0].case, workers))
+        most = min(widest(members[0].case), lanes_in_memory(members[0].case, workers))
         if seconds:
             most = min(most, max(MAX_WIDTH // 2, int(seconds / costs[key])))
         width, size = _lanes_and_runs(len(members), costs[key], most, sharing, min(seconds, share / 2))
@@ -114,10 +117,14 @@ def _lanes_and_runs(runs: int, cost: float, most: int, workers: int, seconds: fl
     return width, width * math.ceil(rounds / math.ceil(rounds / fitting))
 
 
-def widest(agent: Agent) -> int:
-    """How many lanes may advance side by side, so that a run's bits don't depend on it."""
-    units = max(getattr(agent, "hidden", (0,)))
-    return MAX_WIDTH if agent.batch_size * units <= MAX_WIDE_LAYER else MIN_WIDTH
+def widest(case: Case) -> int:
+    """How many lanes may advance side by side: in the core's cache, and so that a run's bits don't depend on it."""
+    agent = case.learner
+    layer = agent.batch_size * max(getattr(agent, "hidden", (0,)))
+    if layer > MAX_WIDE_LAYER:
+        return MIN_WIDTH
+    layer *= max(1, sampled_actions(agent, case.world.spaces))
+    return min(MAX_WIDTH, max(MIN_WIDTH, CACHE // (4 * max(1, layer))))
 
 
 def lanes_in_memory(case: Case, workers: int) -> int:
