@@ -14,36 +14,36 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from greedyac.agents import make_agent
-from greedyac.hypers import values_of
-from greedyac.training.bench import matmul_gflops, measure
+from greedyac.training.bench import default_case, matmul_gflops, measure
+from greedyac.training.plan import best_width
 from greedyac.training.pool import cores
-from greedyac.training.runs import MAX_STEPS, Case
 
 LANES = (2, 3, 4, 6, 8)
-"""A worker trains at least two side by side, and at most eight, however large a chunk is."""
+"""A worker trains at least two side by side, and at most eight (where actions are sampled about four), however large a
+chunk is."""
 FIRST_STEP = """
 from greedyac.cli import main
 from greedyac.cli.progress import ProgressReport
-ProgressReport.training = lambda self, progress: progress.done and print("learns", flush=True)
+
+def tell(self, progress):
+    if progress.done:
+        print("learns", flush=True)
+        raise KeyboardInterrupt
+
+ProgressReport.training = tell
 main(["train", "greedy-ac", "Pendulum-CA", "--out", "run"])
 """
 ONE_THREAD = "from greedyac.training.bench import matmul_gflops; print(matmul_gflops())"
 
 
-def case_of(env: str) -> Case:
-    """GreedyAC with its defaults."""
-    return Case("greedy-ac", env, MAX_STEPS, values_of(make_agent("greedy-ac")))
-
-
 def lanes(seconds: float, rounds: int) -> None:
     """Run-steps per second with so many lanes in each worker, in units of the round's best."""
     for env in ("Pendulum-CA", "Pendulum-DA"):
-        shares: dict[int, list[float]] = {width: [] for width in LANES}
+        case, shares = default_case("greedy-ac", env), {width: list[float]() for width in LANES}
         for _ in range(rounds):
             rates = {}
             for width in LANES:
-                rates[width] = measure(case_of(env), len(cores()), width, seconds).run_steps_per_second
+                rates[width] = measure(case, len(cores()), width, seconds).run_steps_per_second
             for width, rate in rates.items():
                 shares[width].append(rate / max(rates.values()))
         told = ", ".join(f"{width} lanes {median(share):.2f}" for width, share in shares.items())
@@ -52,11 +52,11 @@ def lanes(seconds: float, rounds: int) -> None:
 
 def workers(seconds: float, rounds: int) -> None:
     """What all workers train beside one, and what the matrix product gains from as many threads."""
-    gains, products = [], []
+    case, gains, products = default_case("greedy-ac", "Pendulum-CA"), [], []
     alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     for _ in range(rounds):
-        one = measure(case_of("Pendulum-CA"), 1, 8, seconds).run_steps_per_second
-        gains.append(measure(case_of("Pendulum-CA"), len(cores()), 8, seconds).run_steps_per_second / one)
+        one, all_of_them = (measure(case, count, best_width(case), seconds) for count in (1, len(cores())))
+        gains.append(all_of_them.run_steps_per_second / one.run_steps_per_second)
         told = subprocess.run([sys.executable, "-c", ONE_THREAD], env=alone, check=True, capture_output=True, text=True)
         products.append(matmul_gflops() / float(told.stdout))
     print(
@@ -73,12 +73,11 @@ def start(rounds: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             began = time.perf_counter()
             command = [sys.executable, "-c", FIRST_STEP]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=folder) as process:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder) as process:
                 assert process.stdout is not None
                 if not process.stdout.readline():
                     sys.exit("it ended before its first step")
                 took.append(time.perf_counter() - began)
-                process.kill()
     print(f"greedyac train to its first step: {median(took):.1f} s ({min(took):.1f}…{max(took):.1f})", flush=True)
 
 

@@ -1,6 +1,6 @@
 """What the study layer costs: planning, reading, memory, and time beside the bare training loop.
 
-    python benchmarks/study.py [plan] [read] [overhead] [estimate] [--steps 100000] [--lanes 8]
+    python benchmarks/study.py [plan] [read] [overhead] [estimate] [--steps 100000] [--lanes 4]
 
 Figures of one machine on one day, and noisy: compare them within one run.
 """
@@ -19,7 +19,7 @@ import polars as pl
 
 from greedyac.study.spec import load_study, parse_study
 from greedyac.study.store import Store
-from greedyac.study.sweep import estimate, make_plan, run_plan
+from greedyac.study.sweep import estimate, make_plan, run_plan, seconds_of
 from greedyac.training.curve import BINS
 from greedyac.training.files import publish_rows
 from greedyac.training.pool import cores
@@ -112,13 +112,14 @@ def overhead(steps: int, lanes: int) -> None:
 
 
 def slice_of(study: str, chunks: int) -> None:
-    """Some of a shipped study's chunks, evenly from its plan: how long `sweep --dry-run` thinks they take, and do."""
+    """Some of a shipped study's chunks, evenly from its plan: how long they take by what `sweep --dry-run` found, and do."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(Path(folder) / "store")
         whole = make_plan(load_study(study), store, len(cores()))
-        print(f"{study}: {estimate(whole, lambda case: None).seconds / 3600:.1f} h estimated in all", flush=True)
+        told = estimate(whole, lambda case: None)
+        print(f"{study}: {told.seconds / 3600:.1f} h estimated in all", flush=True)
         few = replace(whole, chunks=whole.chunks[:: -(-len(whole.chunks) // chunks)])
-        expected = estimate(few, lambda case: None).seconds
+        expected = seconds_of(few, told.probes)
         began = time.perf_counter()
         run_plan(few, store, lambda progress: None, print)
         took = time.perf_counter() - began
@@ -132,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=PARTS, default=PARTS)
     parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--lanes", type=int, default=8)
+    parser.add_argument("--lanes", type=int, default=4)
     options = parser.parse_args()
     if "plan" in options.parts:
         plan()
@@ -141,8 +142,8 @@ def main() -> None:
     if "overhead" in options.parts:
         overhead(options.steps, options.lanes)
     if "estimate" in options.parts:
-        slice_of("paper/sweep-ca", 6)
-        slice_of("paper/sweep-da", 2)
+        slice_of("paper/sweep-ca", 4)
+        slice_of("paper/sweep-da", 4)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from greedyac.spaces import Box
 from greedyac.training import bench
 from greedyac.training.cost import PASSES, operations
 from greedyac.training.pool import cores
+from greedyac.training.runs import Case
 
 
 def test_operations_by_hand() -> None:
@@ -68,6 +69,18 @@ def test_matmul_rate_counts_two_operations_per_multiplication(monkeypatch: pytes
     clock = itertools.count(step=0.25)
     monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert bench.matmul_gflops(seconds=1.0, size=8) == 3 * 2 * 8**3 / 1e9  # three products, then a second is over
+
+
+def test_lanes_are_those_of_a_study_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(case: Case, workers: int, lanes: int, seconds: float) -> bench.Speed:
+        return bench.Speed(1000.0 * lanes, 0.0)
+
+    monkeypatch.setattr(bench, "measure", measure)
+    monkeypatch.setattr(bench, "matmul_gflops", lambda: 100.0)
+    for lanes, used in [(None, [4, 8, 8, 8]), (3, [3, 3, 3, 3])]:
+        results = bench.bench(["greedy-ac", "sac"], 1.0, lanes, lambda agent, env: None).results
+        assert [one.lanes for one in results] == used
+        assert [one.run_steps_per_second for one in results] == [1000.0 * width for width in used]
 
 
 def test_json_of_a_short_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

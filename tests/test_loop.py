@@ -45,10 +45,11 @@ def test_a_run_has_the_same_bits_alone_beside_any_others_in_any_lane_and_in_any_
             assert bits(outcomes[lane]) == bits(alone), f"{neighbours} neighbours, lane {lane}, blocks of {block}"
 
 
-def test_the_default_network_has_the_same_bits_at_every_width() -> None:
-    env, agent = make_env("Pendulum-CA"), make_agent("greedy-ac")
+@pytest.mark.parametrize("name", ["Pendulum-CA", "Pendulum-DA"])
+def test_the_default_network_has_the_same_bits_at_every_width(name: str) -> None:
+    env, agent = make_env(name), make_agent("greedy-ac")
     [alone] = train([agent], env, [3])
-    for width in (2, 3, 8):
+    for width in (2, 3, 4, 8):
         assert bits(train([agent] * width, env, range(3, 3 + width))[0]) == bits(alone), f"{width} lanes"
 
 

@@ -113,13 +113,10 @@ def run(options: Any) -> int:
 
 def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
-    from greedyac.agents import make_agent
-    from greedyac.hypers import values_of
-    from greedyac.training.bench import ENVS
-    from greedyac.training.plan import widest
+    from greedyac.training.bench import ENVS, default_case
+    from greedyac.training.plan import best_width
     from greedyac.training.pool import PINS, cores
     from greedyac.training.profile import profile
-    from greedyac.training.runs import MAX_STEPS, Case
 
     for name in ("peers", "out", "compare"):
         if getattr(options, name) is not None:
@@ -130,8 +127,8 @@ def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     profiles = []
     for agent, env in itertools.product(dict.fromkeys(agents), ENVS):
         _say(f"{agent} on {env}")
-        case = Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))
-        profiles.append(profile(case, lanes or widest(case)))
+        case = default_case(agent, env)
+        profiles.append(profile(case, lanes or best_width(case)))
         if not options.json:
             _print_profile(profiles[-1])
     if options.json:

@@ -5,7 +5,7 @@ import heapq
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -216,30 +216,40 @@ def estimate(plan: Plan, on_probe: Callable[[Case], None]) -> Estimate:
     """
     parts: dict[tuple[str, type], list[Chunk]] = {}
     for chunk in plan.chunks:
-        parts.setdefault(_part(chunk), []).append(chunk)
+        parts.setdefault(_part(chunk.case), []).append(chunk)
     work = Counter({part: sum(map(_nominal_seconds, chunks)) for part, chunks in parts.items()})
-    probes, slowness = [], {}
-    workers = min(plan.workers, len(plan.chunks))
+    probes = []
     for part, _ in work.most_common(PROBES):
         chunk = parts[part][0]
         on_probe(chunk.case)
-        probes.append(Probe(chunk.case, measure(chunk.case, workers, chunk.width, PROBE_SECONDS)))
-        nominal_rate = workers * chunk.case.steps / nominal_seconds(chunk.case)
-        slowness[part] = nominal_rate / probes[-1].speed.run_steps_per_second
-    if not probes:
-        return Estimate(0.0, [])
+        probes.append(Probe(chunk.case, measure(chunk.case, _workers(plan), chunk.width, PROBE_SECONDS)))
+    return Estimate(seconds_of(plan, probes), probes)
+
+
+def seconds_of(plan: Plan, probes: Sequence[Probe]) -> float:
+    """How long a plan takes where such probes were as fast as that, chunk by chunk on its workers."""
+    if not plan.chunks:
+        return 0.0
+    workers, slowness = _workers(plan), {}
+    for probe in probes:
+        nominal_rate = workers * probe.case.steps / nominal_seconds(probe.case)
+        slowness[_part(probe.case)] = nominal_rate / probe.speed.run_steps_per_second
     typical = sum(slowness.values()) / len(slowness)
     ends = [0.0] * workers
     for chunk in plan.chunks:
         lanes = chunk.width * math.ceil(len(chunk.runs) / chunk.width)  # padding takes its time, too
-        seconds = lanes * nominal_seconds(chunk.case) * slowness.get(_part(chunk), typical)
+        seconds = lanes * nominal_seconds(chunk.case) * slowness.get(_part(chunk.case), typical)
         heapq.heapreplace(ends, ends[0] + seconds)
     compilation = sum(probe.speed.compile_seconds for probe in probes) / len(probes)
-    return Estimate(max(ends) + compilation * max(1.0, len(plan.programs) / workers), probes)
+    return max(ends) + compilation * max(1.0, len(plan.programs) / workers)
 
 
-def _part(chunk: Chunk) -> tuple[str, type]:
-    return chunk.case.agent, type(chunk.case.world.spaces.action)
+def _workers(plan: Plan) -> int:
+    return min(plan.workers, len(plan.chunks))
+
+
+def _part(case: Case) -> tuple[str, type]:
+    return case.agent, type(case.world.spaces.action)
 
 
 def _nominal_seconds(chunk: Chunk) -> float:

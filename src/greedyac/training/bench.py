@@ -15,12 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from greedyac.agents import make_agent
-from greedyac.envs import make_env
 from greedyac.errors import WorkerError
 from greedyac.hypers import values_of
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import operations
-from greedyac.training.plan import widest
+from greedyac.training.plan import best_width
 from greedyac.training.pool import Events, cores, train_chunks
 from greedyac.training.runs import MAX_STEPS, Case, Run
 
@@ -114,15 +113,20 @@ def bench(agents: Iterable[str], seconds: float, lanes: int | None, on_start: Ca
 
     Without a number of lanes each worker has as many as in a study.
     """
-    rates, widths, products = {}, {}, [matmul_gflops()]
+    measured, products = [], [matmul_gflops()]
     for agent, env in itertools.product(agents, ENVS):
         on_start(agent, env)
-        case = Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))
-        widths[agent, env] = lanes or widest(case)
-        rates[agent, env] = measure(case, len(cores()), widths[agent, env], seconds).run_steps_per_second
+        case = default_case(agent, env)
+        width = lanes or best_width(case)
+        measured.append((case, width, measure(case, len(cores()), width, seconds).run_steps_per_second))
         products.append(matmul_gflops())
     matmul, results = median(products), []
-    for (agent, env), rate in rates.items():
-        gflops = rate * operations(make_agent(agent), make_env(env).spaces) / 1e9
-        results.append(Measured(agent, env, rate, gflops, gflops / matmul, widths[agent, env], len(cores())))
+    for case, width, rate in measured:
+        gflops = rate * operations(case.learner, case.world.spaces) / 1e9
+        results.append(Measured(case.agent, case.env, rate, gflops, gflops / matmul, width, len(cores())))
     return Bench(len(cores()), matmul, results)
+
+
+def default_case(agent: str, env: str) -> Case:
+    """An agent with its defaults, which trains for as long as one likes."""
+    return Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))

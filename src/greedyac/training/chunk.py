@@ -92,7 +92,6 @@ def _train(runs: Sequence[Run], width: int, on_steps: Callable[[int], None]) -> 
     """What the runs come to, side by side."""
     case = runs[0].case
     lanes = Lanes([run.case.learner for run in runs], case.world, [run.seed for run in runs], case.steps, width)
-    lanes.advance(0)  # compiles
     on_steps(0)
     block = 10
     while lanes.time < lanes.steps:

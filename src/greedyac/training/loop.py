@@ -103,41 +103,42 @@ class Program:
         return Lane(learner, env, observation, memory, recorded, diverged_at)
 
     def block(
-        self, lanes: Lane, keys: Array, hypers: dict[str, Array], edges: Array, start: Array, stop: Array
+        self, lanes: Lane, keys: Array, hypers: dict[str, Array], edges: Array, start: Array, stop: Array, learn: bool
     ) -> Lane:
-        """All lanes from the step `start` up to `stop`; learning begins when the replay holds a batch."""
-
-        def steps(lanes: Lane, start: Array, stop: Array, learn: bool) -> Lane:
-            step = jax.vmap(partial(self.step, learn=learn), in_axes=(0, 0, 0, None, None))
-            return jax.lax.fori_loop(start, stop, lambda time, lanes: step(lanes, keys, hypers, time, edges), lanes)
-
-        if not self.agent.batch_size:
-            return steps(lanes, start, stop, learn=False)
-        ready = jnp.clip(self.agent.batch_size - 1, start, stop)
-        return steps(steps(lanes, start, ready, learn=False), ready, stop, learn=True)
+        """All lanes from the step `start` up to `stop`."""
+        step = jax.vmap(partial(self.step, learn=learn), in_axes=(0, 0, 0, None, None))
+        return jax.lax.fori_loop(start, stop, lambda time, lanes: step(lanes, keys, hypers, time, edges), lanes)
 
 
 class Compiled(NamedTuple):
-    """A program's two entry points, compiled."""
+    """A program's entry points, compiled. An agent without replay only acts, in `learn`, too."""
 
     begin: jax.stages.Compiled
-    block: jax.stages.Compiled
+    act: jax.stages.Compiled
+    learn: jax.stages.Compiled
 
 
 @lru_cache(maxsize=8)
 def compiled(program: Program, width: int) -> Compiled:
-    """The program for so many lanes, compiled once; both parts at the same time where there are cores for it.
+    """The program for so many lanes, compiled once; its parts at the same time where there are cores for it.
 
     LLVM's higher levels compile a fifth longer and run no faster; what runs only once needs none.
     """
     keys, hypers = seed_keys([0] * width), stack([program.agent] * width)
     begin = jax.jit(jax.vmap(program.lane), compiler_options={"xla_backend_optimization_level": 0})
-    block = jax.jit(program.block, donate_argnums=0, compiler_options={"xla_backend_optimization_level": 1})
+    block = jax.jit(
+        program.block,
+        static_argnames="learn",
+        donate_argnums=0,
+        compiler_options={"xla_backend_optimization_level": 1},
+    )
+    state = jax.eval_shape(begin, keys, hypers)
+    arguments = state, keys, hypers, curve.bin_edges(0), np.int32(0), np.int32(0)
     with ThreadPoolExecutor() as threads:
         beginning = threads.submit(begin.lower(keys, hypers).compile)
-        state = jax.eval_shape(begin, keys, hypers)
-        lowered = block.lower(state, keys, hypers, curve.bin_edges(0), np.int32(0), np.int32(0))
-        return Compiled(block=lowered.compile(), begin=beginning.result())
+        acting = threads.submit(block.lower(*arguments, learn=False).compile)
+        learn = block.lower(*arguments, learn=True).compile() if program.agent.batch_size else acting.result()
+        return Compiled(beginning.result(), acting.result(), learn)
 
 
 class Lanes:
@@ -153,23 +154,31 @@ class Lanes:
             raise ValueError("lanes of one program must have equal static hyperparameters")
         width = max(width, self.count, MIN_WIDTH)
         padding = width - self.count
-        begin, self._block = compiled(program, width)
+        self._compiled = compiled(program, width)
         self._keys = seed_keys([*seeds, *[seeds[-1]] * padding])
         self._hypers = stack([*agents, *[agents[-1]] * padding])
         self._edges = curve.bin_edges(steps)
-        self.state = begin(self._keys, self._hypers)
+        self._ready = program.agent.batch_size - 1
+        self.state = self._compiled.begin(self._keys, self._hypers)
 
     def advance(self, steps: int) -> None:
-        """Train all lanes for a block of steps, or to the end if that is nearer; returns when it is done."""
+        """Train all lanes for a block of steps, or to the end if that is nearer; returns when it is done.
+
+        Learning begins when the replay holds a batch.
+        """
         stop = min(self.time + steps, self.steps)
-        times = np.int32(self.time), np.int32(stop)
-        self.state = self._block(self.state, self._keys, self._hypers, self._edges, *times)
+        self._run(self._compiled.act, min(stop, self._ready))
+        self._run(self._compiled.learn, stop)
         self.state.diverged_at.block_until_ready()
-        self.time = stop
+
+    def _run(self, part: jax.stages.Compiled, stop: int) -> None:
+        if self.time < stop:
+            times = np.int32(self.time), np.int32(stop)
+            self.state, self.time = part(self.state, self._keys, self._hypers, self._edges, *times), stop
 
     def text(self) -> str:
-        """The compiled program of a block, in XLA's words."""
-        return str(self._block.as_text())
+        """The compiled program of a block of steps with learning, in XLA's words."""
+        return str(self._compiled.learn.as_text())
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""

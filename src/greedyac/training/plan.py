@@ -22,8 +22,8 @@ from greedyac.training.runs import Case, Run, check_steps
 MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them bring no more."""
 CACHE = 2**20
-"""Bytes that the largest layer of all lanes may take. More than that makes the round through a core's cache longer: with
-30 sampled actions, four lanes are as fast as eight or a little faster."""
+"""Bytes that the largest layer of all lanes should take, about a core's cache: with 30 sampled actions four lanes,
+which are as fast as eight or a little faster."""
 MAX_WIDE_LAYER = 64 * 64
 """Batch × units up to which runs were found to have the same bits at every width. With larger layers XLA rounds
 differently at different widths, so such runs are always trained at the narrowest."""
@@ -97,10 +97,12 @@ def plan_chunks(
     sharing = math.ceil(workers / max(len(programs), 1))  # workers for each program
     chunks: list[tuple[float, Chunk]] = []
     for key, members in programs.items():
-        most = min(widest(members[0].case), lanes_in_memory(members[0].case, workers))
+        case = members[0].case
+        most = min(widest(case.learner), lanes_in_memory(case, workers))
         if seconds:
             most = min(most, max(MAX_WIDTH // 2, int(seconds / costs[key])))
-        width, size = _lanes_and_runs(len(members), costs[key], most, sharing, min(seconds, share / 2))
+        width = _width(len(members), best_width(case), most, sharing)
+        size = width * _rounds(math.ceil(len(members) / width), width, costs[key] * width, min(seconds, share / 2))
         for first in range(0, len(members), size):
             part = members[first : first + size]
             chunks.append((costs[key] * len(part), Chunk(part, width, folder, checkpoints)))
@@ -108,23 +110,32 @@ def plan_chunks(
     return [chunk for _, chunk in chunks]
 
 
-def _lanes_and_runs(runs: int, cost: float, most: int, workers: int, seconds: float) -> tuple[int, int]:
-    """How many lanes advance side by side, and how many runs make a chunk: whole rounds of those lanes."""
-    rounds = math.ceil(runs / (workers * most))  # of each worker
-    width = max(math.ceil(runs / (workers * rounds)), MIN_WIDTH)
-    rounds = math.ceil(runs / width)  # of all workers
-    fitting = max(1, min(int(seconds / (cost * width)), MAX_RUNS_IN_CHUNK // width))
-    return width, width * math.ceil(rounds / math.ceil(rounds / fitting))
+def _width(runs: int, best: int, most: int, workers: int) -> int:
+    """How many lanes advance side by side: about the best number, so that no round is nearly empty."""
+    rounds = max(round(runs / (workers * best)), math.ceil(runs / (workers * most)), 1)  # of each worker
+    return max(math.ceil(runs / (workers * rounds)), MIN_WIDTH)
 
 
-def widest(case: Case) -> int:
-    """How many lanes may advance side by side: in the core's cache, and so that a run's bits don't depend on it."""
-    agent = case.learner
-    layer = agent.batch_size * max(getattr(agent, "hidden", (0,)))
-    if layer > MAX_WIDE_LAYER:
-        return MIN_WIDTH
-    layer *= max(1, sampled_actions(agent, case.world.spaces))
-    return min(MAX_WIDTH, max(MIN_WIDTH, CACHE // (4 * max(1, layer))))
+def _rounds(rounds: int, width: int, cost: float, seconds: float) -> int:
+    """How many of all rounds make a chunk."""
+    fitting = max(1, min(int(seconds / cost), MAX_RUNS_IN_CHUNK // width))
+    return math.ceil(rounds / math.ceil(rounds / fitting))
+
+
+def widest(agent: Agent) -> int:
+    """How many lanes may advance side by side, so that a run's bits don't depend on it."""
+    return MAX_WIDTH if _layer(agent) <= MAX_WIDE_LAYER else MIN_WIDTH
+
+
+def best_width(case: Case) -> int:
+    """How many lanes side by side train fastest: those that fit into a core's cache."""
+    layer = 4 * _layer(case.learner) * max(1, sampled_actions(case.learner, case.world.spaces))
+    return max(MIN_WIDTH, min(widest(case.learner), CACHE // max(1, layer)))
+
+
+def _layer(agent: Agent) -> int:
+    """Numbers in the largest layer of one lane, when it values one action per state."""
+    return agent.batch_size * max(getattr(agent, "hidden", (0,)))
 
 
 def lanes_in_memory(case: Case, workers: int) -> int:
