@@ -112,7 +112,7 @@ def overhead(steps: int, lanes: int) -> None:
 
 
 def slice_of(study: str, chunks: int) -> None:
-    """Some of a shipped study's chunks, evenly from its plan: how long they take by `sweep --dry-run`'s probes, and do."""
+    """Some of a study's chunks, evenly from its plan: how long they take by `sweep --dry-run`'s probes, and do."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(Path(folder) / "store")
         whole = make_plan(load_study(study), store, len(cores()))
