@@ -444,7 +444,7 @@ def test_compare(
     fell = ["fell: fraction_of_matmul of greedy-ac Pendulum-CA: 0.6, 33 % below 0.9"] * code
     assert lines[-2 - code : -1] == [*fell, "not measured: times_peer of crashing --runs 4: 3 before"]
     assert lines[-1] == f"ratios compared: 1 of 2, fallen by more than 15 %: {code}"
-    assert main(["bench", "sac", "--json", "--compare", str(path)]) == 0
+    assert main(["bench", "greedy-ac", "sac", "--json", "--compare", str(path)]) == code
     printed = capsys.readouterr()
     assert json.loads(printed.out)["cores"] == 2
     assert "new: fraction_of_matmul of sac Pendulum-CA: 0.4" in printed.err

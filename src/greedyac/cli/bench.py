@@ -36,7 +36,10 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         "--seconds", type=whole_number, default=10, metavar="N", help="length of each measurement (default 10)"
     )
     parser.add_argument(
-        "--lanes", type=whole_number, metavar="N", help="runs side by side in each worker (default: as in a study)"
+        "--lanes",
+        type=whole_number,
+        metavar="N",
+        help="runs side by side in each worker, 2 to 1000 (default: as in a study)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for a machine to read")
     parser.add_argument(
@@ -53,7 +56,7 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         "--out",
         type=folder,
         metavar="DIR",
-        help="folder to write tables, ratios and a picture to; replaces older ones",
+        help="folder to write tables, ratios and, with --peers, a picture to; replaces older ones",
     )
     parser.add_argument(
         "--compare",
@@ -71,7 +74,7 @@ def run(options: Any) -> int:
     from greedyac.training.cost import PASSES
     from greedyac.training.loop import MIN_WIDTH
     from greedyac.training.peers import bench_peers, peers_of, per_core
-    from greedyac.training.ratios import Found, confirmed, fallen, ratios_of, read_ratios, verdict
+    from greedyac.training.ratios import Found, comparable, confirmed, fallen, ratios_of, read_ratios, verdict
 
     agents = options.agents or list(PASSES)
     lanes = None if options.lanes is None else whole("lanes", options.lanes, MIN_WIDTH, 1000)
@@ -86,6 +89,8 @@ def run(options: Any) -> int:
     if python and not peers:
         raise InputError(f"no peers of {', '.join(agents)} are known; --peers is allowed with greedy-ac and sac")
     earlier = read_ratios(options.compare) if options.compare else None
+    if earlier and not comparable(earlier, agents, peers):
+        raise InputError(f"ratios {str(options.compare)!r} have none of what is measured: {', '.join(agents)}")
 
     def measure(agents: Sequence[str], peers: "Sequence[Peer]") -> Found:
         ours = bench(dict.fromkeys(agents), seconds, lanes, lambda agent, env: _say(f"{agent} on {env}"))
@@ -154,7 +159,7 @@ def _print_profile(found: "Profile") -> None:
     console.print(table)
     console.print(
         f"{found.agent} on {found.env}: {found.microseconds:.0f} µs per step of one of {found.lanes} lanes; "
-        f"watched, its {kernels:.0f} kernels take {whole_time:.0f} µs\n",
+        f"watched, {whole_time:.0f} µs in {kernels:.0f} kernels, which serve all lanes\n",
         soft_wrap=True,
     )
 

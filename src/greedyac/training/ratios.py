@@ -54,6 +54,12 @@ def ratios_of(found: Found) -> Ratios:
     return Ratios(fractions, {one.key: one.times_faster for one in found.peer_results if one.times_faster is not None})
 
 
+def comparable(earlier: Ratios, agents: Sequence[str], peers: Sequence[Peer]) -> bool:
+    """Whether any of the earlier ratios is of one of these agents or peers."""
+    known = {f"{agent} {env}" for agent in agents for env in bench.ENVS} | {peer.key for peer in peers}
+    return not known.isdisjoint([*earlier.fraction_of_matmul, *earlier.times_peer])
+
+
 def to_json(ratios: Ratios) -> str:
     """The text of a file, with three digits."""
     rounded = {kind: {name: float(f"{ratio:.3g}") for name, ratio in of.items()} for kind, of in _items(ratios)}
