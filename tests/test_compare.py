@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from synthetic import Told, fill, grid_study
 
-from greedyac.analysis.compare import Comparison, compare
+from greedyac.analysis.compare import Comparison, compare, differences
 from greedyac.analysis.load import load
 from greedyac.analysis.scores import Scale, Scales, paper_scales
 from greedyac.analysis.select import By, Choice, Reported, choose, reported
@@ -26,11 +26,11 @@ def report(
     kind: str = "continuous",
     optimistic: bool = False,
 ) -> Reported:
-    """The report of an agent with these values on seeds 0, 1, …, or on those that are named."""
+    """The report of an agent with these values on seeds 0, 1, …, or on those that are named; twice that in the end."""
     by_seed = values if isinstance(values, dict) else dict(enumerate(values))
     runs = pl.DataFrame(
         {"seed": list(by_seed), "value": list(by_seed.values())}, {"seed": pl.Int64, "value": pl.Float64}
-    )
+    ).with_columns(final_value=2 * pl.col("value"))
     choice = Choice(by, agent, kind, (env,), "0", "", {}, 0.0, 2, 0, 0, (0,), pl.DataFrame())
     return Reported(choice, env, runs, runs.height, not optimistic, optimistic)
 
@@ -253,3 +253,38 @@ def test_agents_that_share_one_environment_are_compared_there() -> None:
     [found], notes = compare(reports, {**PLAIN, "MountainCar-CA": AS_IT_IS})
     assert found.envs == ("Acrobot-CA",)
     assert len(notes) == 2
+
+
+# Differences on each environment
+
+
+def test_differences_by_hand() -> None:
+    """Paired: whatever is drawn, the first is 3 above on every seed but one, and there 1 below."""
+    one = report("sac", {4: 13.0, 0: 4.0, 1: 5.0, 2: 6.0, 3: 7.0})
+    two = report("greedy-ac", {0: 1.0, 1: 2.0, 2: 3.0, 3: 8.0, 9: 99.0})
+    [found] = differences([one, two])
+    assert (found.by, found.env, found.first, found.second) == ("env", "Pendulum-CA", "sac", "greedy-ac")
+    assert (found.seeds, found.optimistic) == (4, False)
+    assert found.average_return == (2.0, 0.0, 3.0)  # the odd seed is drawn 3 times in 5 %, 4 times in 0.4 %
+    assert found.final_return == (4.0, 0.0, 6.0)
+    assert found.improvement.estimate == (3 + 3 + 3 + 3) / 16
+    [turned] = differences([two, one])
+    assert turned.average_return == (-2.0, -3.0, 0.0)
+
+
+def test_differences_are_of_every_two_agents_on_every_environment_and_way_of_choosing() -> None:
+    values = [1.0, 2.0]
+    reports = [report(agent, values, env) for env in ("Pendulum-CA", "Acrobot-CA") for agent in ("a", "b", "c")]
+    reports += [report(agent, values, by="kind", optimistic=True) for agent in ("a", "b")]
+    found = [(one.by, one.env, one.first, one.second, one.optimistic) for one in differences(reports)]
+    pairs = [("a", "b"), ("a", "c"), ("b", "c")]
+    expected = [("env", env, *pair, False) for env in ("Pendulum-CA", "Acrobot-CA") for pair in pairs]
+    assert found == [*expected, ("kind", "Pendulum-CA", "a", "b", True)]
+
+
+def test_there_is_no_difference_without_two_common_seeds_and_none_of_final_returns_that_are_missing() -> None:
+    assert differences([report("a", {0: 1.0, 1: 1.0}), report("b", {1: 1.0, 2: 1.0})]) == []
+    blank = report("a", [1.0, 3.0])
+    blank = blank._replace(runs=blank.runs.with_columns(final_value=pl.Series([None, 1.0])))
+    [found] = differences([blank, report("b", [0.0, 0.0])])
+    assert (found.average_return.estimate, found.final_return) == (2.0, None)

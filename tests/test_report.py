@@ -561,10 +561,16 @@ def test_sensitivity_curves_and_regions_by_hand(tmp_path: Path) -> None:
     fill(tmp_path, grid_study(("sac",), ("Pendulum-CA",), "0-1", sweep=CUBE), cube)
     made = tables(analyse(load(tmp_path)))
     about = ("Pendulum-CA", "sac")
-    spread = np.quantile([0, 1, 2, 3, 4, 5, 10, 11] * 2, 0.95) - np.quantile([0, 1, 2, 3, 4, 5, 10, 11] * 2, 0.05)
+    lowest, highest = np.quantile([0, 1, 2, 3, 4, 5, 10, 11] * 2, [0.05, 0.95])
+    spread = highest - lowest
+
+    def region(name: str, width: float, level: float) -> tuple[object, ...]:
+        scores = width / 20, level / 20, width / spread, (level - lowest) / spread
+        return *about, name, "entropy_scale", width, level, *map(pytest.approx, scores)
+
     assert made["regions"].rows() == [
-        (*about, "critic_step_size", "entropy_scale", 2.0, pytest.approx(2 / 20), pytest.approx(2 / spread)),
-        (*about, "actor_step_size_scale", "entropy_scale", 6.5, pytest.approx(6.5 / 20), pytest.approx(6.5 / spread)),
+        region("critic_step_size", 2.0, (5 + 10 + 2 + 11) / 4),
+        region("actor_step_size_scale", 6.5, (10 + 5 + 3 + 11) / 4),
     ]
     curves = made["sensitivity_curves"].drop("env", "agent").rows()
     assert curves == [
@@ -699,7 +705,7 @@ def test_the_order_of_rows_and_files_and_duplicates_change_nothing(full: Path, t
     usual = said(full, capsys)
     assert lines[:-1] == usual[:-1]
     assert files(tmp_path / "out") == files(full / "out")
-    assert len(files(full / "out")) == 18
+    assert len(files(full / "out")) == 19
 
 
 def test_every_table_is_listed_and_is_what_python_gives(

@@ -1,4 +1,5 @@
-"""Comparison of agents at their chosen settings: interquartile mean, probability of improvement, performance profiles.
+"""Comparison of agents at their chosen settings: interquartile mean, probability of improvement, performance profiles
+over the environments of a kind, and differences of returns on each environment.
 
 Only seeds that all agents have on an environment are used, and they are resampled for all agents alike.
 """
@@ -21,6 +22,7 @@ from greedyac.analysis.stats import (
     percentile_interval,
     profile,
     resampled_improvement,
+    resampled_means,
     stratified,
 )
 
@@ -36,6 +38,23 @@ class Pair(NamedTuple):
     """The probability that a run of the first is better than one of the second, averaged over environments."""
     difference: Interval
     """Of their interquartile means."""
+
+
+class Difference(NamedTuple):
+    """How one agent compares with another on one environment, on the seeds that both have; returns, not scores."""
+
+    by: str
+    env: str
+    first: str
+    second: str
+    seeds: int
+    average_return: Interval
+    """Of the first less that of the second, in the mean."""
+    final_return: Interval | None
+    """Likewise; None if a run finished no episode in its last tenth."""
+    improvement: Interval
+    """The probability that a run of the first has a higher average return than one of the second."""
+    optimistic: bool
 
 
 class Profile(NamedTuple):
@@ -86,6 +105,37 @@ def compare(reports: Sequence[Reported], scales: Scales) -> tuple[list[Compariso
     return found, notes
 
 
+def differences(reports: Sequence[Reported]) -> list[Difference]:
+    """Every two agents on every environment on which they have two or more seeds in common."""
+    found = []
+    for one, two in itertools.combinations(reports, 2):
+        if (one.choice.by, one.env) != (two.choice.by, two.env):
+            continue
+        seeds = _common_seeds([one.runs, two.runs])
+        if len(seeds) < 2:
+            continue
+        first, second = (_on(report.runs, seeds, "value") for report in (one, two))
+        final = _on(one.runs, seeds, "final_value") - _on(two.runs, seeds, "final_value")
+        found.append(
+            Difference(
+                one.choice.by,
+                one.env,
+                one.choice.agent,
+                two.choice.agent,
+                len(seeds),
+                _mean_interval(first - second),
+                None if np.isnan(final).any() else _mean_interval(final),
+                interval(improvement(first, second), resampled_improvement(first, second)),
+                one.optimistic or two.optimistic,
+            )
+        )
+    return found
+
+
+def _mean_interval(values: Floats) -> Interval:
+    return interval(values.mean(), resampled_means(values))
+
+
 def _comparable(runs: Mapping[tuple[str, str], pl.DataFrame], scales: Scales) -> tuple[list[str], list[str], list[str]]:
     """The agents to compare and the environments that all of them have, and in words who is left out.
 
@@ -123,7 +173,12 @@ def _common_seeds(runs: Sequence[pl.DataFrame]) -> list[int]:
 def _scores(runs: pl.DataFrame, seeds: list[int], scales: Scales, env: str) -> Floats:
     scale = scales[env]
     assert scale is not None
-    return scale(runs.filter(pl.col("seed").is_in(seeds)).sort("seed")["value"].to_numpy())
+    return scale(_on(runs, seeds, "value"))
+
+
+def _on(runs: pl.DataFrame, seeds: list[int], column: str) -> Floats:
+    """A column of the runs on these seeds, in their order."""
+    return runs.filter(pl.col("seed").is_in(seeds)).sort("seed")[column].to_numpy()
 
 
 def _comparison(

@@ -82,7 +82,7 @@ def _sections(
     )
     sections.append(("curves", "Learning curves", curves + (note if left else "")))
     if "results" in tables:
-        sections.append(("results", "Results", _results(found, tables["results"])))
+        sections.append(("results", "Results", _results(found, tables["results"]) + _differences(found, tables)))
     if any(choice.compared > 1 for choice in found.choices):
         sections.append(("selection", "Selection", _selection(tables["selection"], found)))
     sections.append(("sensitivity-part", "Sensitivity", _sensitivity(found, tables, data)))
@@ -121,6 +121,22 @@ def _results(found: Analysis, results: pl.DataFrame) -> str:
     return "".join(parts)
 
 
+def _differences(found: Analysis, tables: Mapping[str, pl.DataFrame]) -> str:
+    if "differences" not in tables:
+        return ""
+    parts = []
+    for (by,), rows in tables["differences"].group_by("by", maintain_order=True):
+        names = {name: f"{name}_" for name in ("average_return", "final_return", "improvement")}
+        words = (
+            "Differences on each environment: mean average return of the first less that of the second, the same of "
+            "final returns, and the probability that a run of the first is better, on the seeds that both have, with "
+            f"95 % bootstrap intervals{tuned_words(found, str(by))}."
+        )
+        few = few_words(int(rows["runs"].min()))  # type: ignore[arg-type]
+        parts.append(_table(_with_intervals(rows.drop("by"), names), words + few))
+    return "".join(parts)
+
+
 def _selection(selection: pl.DataFrame, found: Analysis) -> str:
     columns = ["envs", "agent", "score", "seeds", "settings_compared", "settings_left_out", "tied", "indistinguishable"]
     columns += ["setting"]
@@ -145,16 +161,20 @@ def _sensitivity(found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapp
         return "<p>No hyperparameter varies between complete settings of an agent on an environment.</p>"
     body = _figure("sensitivity")
     if "regions" in tables:
-        words = "Sensitivity regions: mean height of the band between the entropy scales' lines, as return and scores."
+        words = (
+            "Sensitivity regions: mean height of the band between the entropy scales' lines (width), and the mean of "
+            "these lines (level), as return and in scores."
+        )
         body += _table(tables["regions"], words)
     if "measures" in tables:
         words = (
-            "Φ: what one setting for all environments of a kind costs against the best for each, in score. Effective "
+            "Mean score: of all settings on all environments; what a setting picked at random gets. Φ: what one "
+            "setting for all environments of a kind costs against the best for each, in score. Effective "
             "dimensionality: how many hyperparameters must be tuned per environment to keep 95 % of the score of "
             "tuning all (none is given where that score is not positive). Noise makes both larger, and their 95 % "
             "bootstrap intervals with them; held-out Φ chooses on one half of the seeds and judges by the other."
         )
-        names = {"phi": "phi_", "effective_dimensionality": "effective_dimensionality_"}
+        names = {"mean_score": "mean_score_", "phi": "phi_", "effective_dimensionality": "effective_dimensionality_"}
         body += _table(
             _with_intervals(tables["measures"].drop("envs"), names).rename({"phi": "Φ", "held_out_phi": "held-out Φ"}),
             words,

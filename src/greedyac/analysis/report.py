@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from greedyac.analysis.compare import Comparison, compare
+from greedyac.analysis.compare import Comparison, Difference, compare, differences
 from greedyac.analysis.grid import Grid, make_grids
 from greedyac.analysis.load import STATUSES, Results, curves_of, with_values
 from greedyac.analysis.scores import Best, Scales, best_returns, paper_scales, percentile_scales
@@ -23,7 +23,7 @@ from greedyac.analysis.sensitivity import (
     shares_near_best,
     shares_of,
 )
-from greedyac.analysis.stats import Band, band_of, percentile_interval, resampled_means, standard_error
+from greedyac.analysis.stats import Band, Floats, band_of, percentile_interval, resampled_means, standard_error
 from greedyac.training.runs import seeds_text
 
 
@@ -100,13 +100,18 @@ TABLES = {
     "rivals": "all settings of each selection; win_share: of selections on resampled seeds",
     "results": "average returns of the chosen settings on the seeds reported; fresh: no selection saw these seeds; "
     "optimistic: chosen among several by these very runs; low, high: 95 % bootstrap interval of the mean",
+    "differences": "on each environment, of every two agents at their chosen settings, on the seeds that both have: "
+    "the first's mean average return less the second's, the same of final returns, and the probability that a run of "
+    "the first is better, with 95 % bootstrap intervals over seeds",
     "learning_curves": "means and bands of the curves of the chosen settings",
     "settings": "mean average return of every setting over the seeds that all have",
     "sensitivity_curves": "the same over one hyperparameter, the others but that of the lines at their best",
-    "regions": "mean height of the band between the lines, as return and in scores",
+    "regions": "mean height of the band between the lines (width), and the mean of these lines (level), as return and "
+    "in scores",
     "near_best": "shares of settings within 5, 10, 25 % of |best| of the best mean, the agent's own and any agent's",
     "variance_shares": "functional ANOVA of the mean returns over full grids",
-    "measures": "Φ and effective dimensionality over the environments of a kind, by two scores",
+    "measures": "mean score over all settings, Φ and effective dimensionality, over the environments of a kind, by two "
+    "scores",
     "interquartile_means": "of normalised scores, with 95 % stratified bootstrap intervals",
     "improvement": "probability that a run of the first agent is better, and difference of interquartile means",
     "profiles": "share of runs above a normalised score",
@@ -122,6 +127,7 @@ def tables(found: Analysis, band: Band = "standard-error") -> dict[str, pl.DataF
         "selection": _frame(map(_selection_row, found.choices)),
         "rivals": _frame(row for choice in found.choices for row in _rival_rows(choice)),
         "results": _frame(map(_result_row, found.reported)),
+        "differences": _frame(map(_difference_row, differences(found.reported))),
         "learning_curves": _learning_curves(found.reported, band),
         "settings": _frame(row for grid in found.swept for row in _setting_rows(grid)),
         "sensitivity_curves": _frame(row for grid in found.swept for row in _curve_rows(grid)),
@@ -199,6 +205,16 @@ def _result_row(one: Reported) -> dict[str, Any]:
     }
 
 
+def _difference_row(one: Difference) -> dict[str, Any]:
+    intervals = {
+        f"{name}{end}": value
+        for name in ("average_return", "final_return", "improvement")
+        for end, value in zip(("", "_low", "_high"), getattr(one, name) or [None] * 3, strict=True)
+    }
+    about = {"by": one.by, "env": one.env, "first": one.first, "second": one.second, "runs": one.seeds}
+    return {**about, **intervals, "optimistic": one.optimistic}
+
+
 def _learning_curves(reported: Sequence[Reported], band: Band) -> pl.DataFrame:
     frames = []
     for one in reported:
@@ -248,12 +264,16 @@ def _region_rows(grid: Grid, scores: Mapping[str, Scales]) -> Iterator[dict[str,
         if lines is None:
             continue
         curves = sensitivity_curves(grid, across, lines)
-        widths = {
-            f"{score}_score": region_width(scale(curves)) if (scale := scales.get(grid.env)) else None
-            for score, scales in scores.items()
-        }
-        about = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines}
-        yield {**about, "mean_width": region_width(curves), **widths}
+        row = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines, **_band("mean", curves)}
+        for score, scales in scores.items():
+            row |= _band(score, scale(curves) if (scale := scales.get(grid.env)) else None)
+        yield row
+
+
+def _band(name: str, curves: Floats | None) -> dict[str, Any]:
+    """The width and the level of the band between sensitivity curves."""
+    width, level = (None, None) if curves is None else (region_width(curves), float(np.nanmean(curves)))
+    return {f"{name}_width": width, f"{name}_level": level}
 
 
 def _near_best_rows(grids: Sequence[Grid]) -> Iterator[dict[str, Any]]:
@@ -284,6 +304,9 @@ def _measure_row(one: Measures) -> dict[str, Any]:
         "envs": ", ".join(one.envs),
         "settings": one.settings,
         "hyperparameters": one.hyperparameters,
+        "mean_score": one.mean.estimate,
+        "mean_score_low": one.mean.low,
+        "mean_score_high": one.mean.high,
         "phi": one.phi.estimate,
         "phi_low": one.phi.low,
         "phi_high": one.phi.high,

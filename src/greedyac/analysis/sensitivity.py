@@ -126,6 +126,8 @@ class Measures(NamedTuple):
     envs: tuple[str, ...]
     settings: int
     hyperparameters: int
+    mean: Interval
+    """The score of a setting that is picked at random: the mean over settings and environments."""
     phi: Interval
     held_out_phi: float | None
     """The mean of `held_out_phi` over many halves; None with one seed."""
@@ -134,7 +136,7 @@ class Measures(NamedTuple):
 
 
 def measures(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[Measures]:
-    """Φ and effective dimensionality of every agent that has the same settings on two or more environments of a kind.
+    """The measures of every agent that has the same settings, two or more, on two or more environments of a kind.
 
     Seeds are resampled for all settings alike; the scores' scales stay as they are.
     """
@@ -151,9 +153,10 @@ def measures(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[Measur
         dimensions = effective_dimensionality(np.concatenate([estimate[None], samples]), places)
         dimension = None if np.isnan(dimensions).any() else interval(dimensions[0], dimensions[1:])
         envs = tuple(grid.env for grid in same)
+        mean = interval(estimate.mean(), samples.mean(axis=(1, 2)))
         cost = interval(phi(estimate), phi(samples))
         fair = _held_out(same, scales)
-        found.append(Measures(kind, agent, score, envs, len(places), places.shape[1], cost, fair, dimension))
+        found.append(Measures(kind, agent, score, envs, len(places), places.shape[1], mean, cost, fair, dimension))
     return found
 
 
