@@ -17,7 +17,7 @@ from greedyac.presets import PRESETS
 from greedyac.spaces import Box, Discrete
 from greedyac.study import spec
 from greedyac.study.spec import load_study, parse_study, shipped_studies
-from greedyac.training.runs import Case
+from greedyac.training.runs import Case, Run
 
 Refused = Callable[[str | bytes], str]
 EXAMPLE = """\
@@ -121,7 +121,23 @@ SWEEPS: dict[str, list[tuple[str, str, Grid, dict[str, Any]]]] = {
         ("sac", "CA", FULL, {"policy": "gaussian"}),
     ],
 }
-LARGE = ["paper/per-env", "paper/across-env", "paper/sweep-ca", "paper/sweep-da", "paper/sac-ablation"]
+THREE: Grid = {"critic_step_size": (1e-4, 1e-3, 1e-2), "actor_step_size_scale": (0.1, 1, 10)}
+TAUS: Grid = {"entropy_scale": (1e-3, 0.1, 10)}
+REDUCED = CRITIC | {"actor_step_size_scale": (0.1, 1, 10)}
+TRUNCATED = {"proposal_policy": "truncated-gaussian", "entropy_estimator": "exact"}
+OURS: dict[str, list[tuple[str, str, Grid, dict[str, Any]]]] = {
+    "entropy-estimators": [
+        *(("greedy-ac", "CA", TAUS, {"entropy_estimator": name}) for name in ("score", "exact", "released")),
+        ("greedy-ac", "CA", TAUS, TRUNCATED),
+    ],
+    "sensitivity-reduced": [("greedy-ac", "CA", REDUCED | ENTROPY, ESTIMATOR), ("sac", "CA", REDUCED | ENTROPY, {})],
+    "sac-ablation-reduced": [
+        ("sac", "CA", REDUCED | ENTROPY, {}),
+        ("sac", "CA", REDUCED | BETA, AUTOMATIC),
+        ("sac", "CA", THREE | TAUS, {"policy": "gaussian"}),
+    ],
+}
+LARGE = [name for name in shipped_studies() if not name.endswith("-small")]
 shipped = cache(load_study)
 
 
@@ -365,21 +381,55 @@ def test_learning_curves_are_of_the_presets_on_fresh_seeds(name: str, preset: st
 @pytest.mark.parametrize(("name", "count"), [("sweep-ca", 13_500), ("sweep-da", 9_900), ("sac-ablation", 9_900)])
 def test_sweeps_are_the_full_grids_with_the_published_codes_choices(name: str, count: int) -> None:
     given = shipped(f"paper/{name}")
-    cases = [
-        case(agent, f"{env}-{kind}", 100_000, **choices, **dict(zip(grid, values, strict=True)))
-        for agent, kind, grid, choices in SWEEPS[name]
+    assert by_id(given.cases) == by_id(cases_of(SWEEPS[name], 100_000))
+    assert given.seeds == given.tuning_seeds == tuple(range(10))
+    assert len(given.runs()) == len(given.cases) * 10 == count
+
+
+def cases_of(cells: list[tuple[str, str, Grid, dict[str, Any]]], steps: int) -> list[Case]:
+    return [
+        case(agent, f"{env}-{kind}", steps, **choices, **dict(zip(grid, values, strict=True)))
+        for agent, kind, grid, choices in cells
         for env in ("MountainCar", "Pendulum", "Acrobot")
         for values in product(*grid.values())
     ]
-    assert by_id(given.cases) == by_id(cases)
-    assert given.seeds == given.tuning_seeds == tuple(range(10))
-    assert len(given.runs()) == len(given.cases) * 10 == count
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "seeds", "count"),
+    [
+        ("entropy-estimators", 60_000, 5, 180),
+        ("sensitivity-reduced", 50_000, 3, 1350),
+        ("sac-ablation-reduced", 50_000, 3, 675 + 405 + 243),
+    ],
+)
+def test_studies_of_our_own_are_these_grids(name: str, steps: int, seeds: int, count: int) -> None:
+    given = shipped(f"paper/{name}")
+    assert by_id(given.cases) == by_id(cases_of(OURS[name], steps))
+    assert (given.seeds, given.tuning_seeds) == (tuple(range(seeds)), ())
+    assert len(given.runs()) == count
+
+
+@pytest.mark.parametrize(("name", "preset"), [("per-env", "paper"), ("across-env", "paper-across")])
+def test_the_slips_put_right_are_paired_with_the_published_choices(name: str, preset: str) -> None:
+    """On seeds that the larger study has, too: what is published is in both, and is run once."""
+    given = shipped(f"paper/{name}-corrected")
+    right = [(agent, env) for agent in ("greedy-ac", "vanilla-ac") for env in ENVS if env.endswith("CA")]
+    own = [("sac", env) for env in ENVS if env.endswith("DA")]
+    estimator, target = {"entropy_estimator": "score"}, {"soft_target": "own"}
+    corrected = [case(*pair, 100_000, **PRESETS[preset][pair] | estimator) for pair in right]
+    corrected += [case(*pair, 100_000, **PRESETS[preset][pair] | target) for pair in own]
+    published = [case(*pair, 100_000, **PRESETS[preset][pair]) for pair in (*right, *own)]
+    assert by_id(given.cases) == by_id([*corrected, *published])
+    assert set(given.runs()) & set(shipped(f"paper/{name}").runs()) == {
+        Run(case, seed).run_id for case in published for seed in range(10, 20)
+    }
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_a_small_twin_is_a_corner_of_the_large_study(name: str) -> None:
     large, small = shipped(name), shipped(f"{name}-small")
-    corner = by_id(replace(case, steps=100_000) for case in small.cases)
+    corner = by_id(replace(case, steps=large.cases[0].steps) for case in small.cases)
     assert corner.items() <= by_id(large.cases).items()
     kinds = [{(case.agent, case.env[-2:]) for case in study.cases} for study in (large, small)]
     assert kinds[0] == kinds[1]
