@@ -88,7 +88,7 @@ def run(options: Any) -> int:
     known = f", {there} of them in the store already" if there else ""
     print(f"written to {options.out}: {counted(len(runs), 'run')} on seeds {seeds_text(study.seeds)}{known}")
     if there < len(runs):
-        store = options.store if (options.store / "chunks").is_dir() else "results/best"
+        store = options.store if (options.store / "chunks").is_dir() else "runs/best"
         print(f"next: greedyac sweep {options.out} --store {store}")
     else:
         print(f"next: greedyac report --store {options.store} --out report, or --seeds with more seeds")
