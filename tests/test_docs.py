@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from greedyac.study.spec import parse_study
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "results/README.md"]
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
 
@@ -23,7 +24,7 @@ def shortened(code: str) -> str:
     code = re.sub(r"(greedyac train (?!.*--steps).*)", r"\1 --steps 300", code)
     code = re.sub(r"greedyac bench( --seconds \d+)?", "greedyac bench vanilla-ac --seconds 1 --lanes 2", code)
     code = re.sub(r"greedyac bench.*--peers.*", "greedyac bench --help", code)  # needs other libraries
-    code = re.sub(r"greedyac sweep \S+", "greedyac sweep study.toml", code)
+    code = re.sub(r"greedyac sweep \S+ --store (?!results/)", "greedyac sweep study.toml --store ", code)
     return code.replace("make demo", "greedyac demo --steps 300 --seeds 0-1")
 
 
@@ -45,9 +46,10 @@ envs = ["Pendulum-CA"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_block_runs(document: Path, tmp_path: Path) -> None:
-    (tmp_path / "study.toml").write_text(STUDY)  # in place of every study that is swept
+    (tmp_path / "study.toml").write_text(STUDY)  # in place of every study that is swept, unless its runs are kept
+    shutil.copytree(ROOT / "results", tmp_path / "results")
     for language, block in BLOCK.findall(document.read_text()):
         code = shortened(block)
         for command in commands(code) if language == "bash" else [code]:
@@ -57,7 +59,7 @@ def test_every_block_runs(document: Path, tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(((?!https?:)[^)#]+)", document.read_text()):
         assert (document.parent / target).exists(), target
