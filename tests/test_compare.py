@@ -264,7 +264,7 @@ def test_differences_by_hand() -> None:
     two = report("greedy-ac", {0: 1.0, 1: 2.0, 2: 3.0, 3: 8.0, 9: 99.0})
     [found] = differences([one, two])
     assert (found.by, found.env, found.first, found.second) == ("env", "Pendulum-CA", "sac", "greedy-ac")
-    assert (found.seeds, found.optimistic) == (4, False)
+    assert (found.runs, found.optimistic) == (4, False)
     assert found.average_return == (2.0, 0.0, 3.0)  # the odd seed is drawn 3 times in 5 %, 4 times in 0.4 %
     assert found.final_return == (4.0, 0.0, 6.0)
     assert found.improvement.estimate == (3 + 3 + 3 + 3) / 16

@@ -549,6 +549,30 @@ def test_shares_near_the_best_by_hand(tmp_path: Path) -> None:
     assert rows.columns[7:9] == ["any_best", "within_5_percent_of_any_best"]
 
 
+def test_differences_by_hand_in_the_table_and_on_the_page(tmp_path: Path, capsys: Capture) -> None:
+    """Every run of GreedyAC is 60 above that of SAC with its seed; of Acrobot the final returns are not known."""
+    study = grid_study(("greedy-ac", "sac"), ENVS, "0-1", sweep="critic_step_size = [1e-3]")
+    rows = []
+    for run in study.runs().values():
+        row = row_of(run, Told(100.0 + run.seed + (60 if run.case.agent == "greedy-ac" else 0)))
+        rows.append(row | ({"final_return": None} if run.case.env == "Acrobot-CA" else {}))
+    store = Store.create(tmp_path / "store")
+    store.record_study(study)
+    publish_rows(store.chunks, pl.DataFrame(rows, SCHEMA))
+    made = {row["env"]: row for row in tables(analyse(load(tmp_path / "store")))["differences"].to_dicts()}
+    about = {"by": "env", "env": "Pendulum-CA", "first": "greedy-ac", "second": "sac", "runs": 2, "optimistic": False}
+    sixty = {"average_return": 60.0, "average_return_low": 60.0, "average_return_high": 60.0}
+    final = {"final_return": 60.0, "final_return_low": 60.0, "final_return_high": 60.0}
+    better = {"improvement": 1.0, "improvement_low": 1.0, "improvement_high": 1.0}
+    assert made["Pendulum-CA"] == {**about, **sixty, **final, **better}
+    assert made["Acrobot-CA"] == {**about, "env": "Acrobot-CA", **sixty, **dict.fromkeys(final), **better}
+    said(tmp_path, capsys)
+    page = (tmp_path / "out/report.html").read_text()
+    for env, end in (("Pendulum-CA", "60 [60, 60]"), ("Acrobot-CA", "–")):
+        cells = [env, "greedy-ac", "sac", "2", "60 [60, 60]", end, "1 [1, 1]", "no"]
+        assert "".join(f">{cell}</td>" for cell in cells) in re.sub("<td[^>]*", "", page)
+
+
 def cube(run: Run) -> Told:
     """[critic][entropy][actor] → the value of every seed; the best return is 20."""
     values = (((1, 5), (2, 0)), ((10, 4), (3, 11)))

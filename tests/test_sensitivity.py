@@ -345,8 +345,8 @@ def test_measures_of_two_environments_by_hand() -> None:
     (found,) = measures(grids, {"paper": {"Acrobot-CA": AS_IT_IS, "Pendulum-CA": AS_IT_IS}})
     # 3 and 2 by each environment's best; 2 and 1 by either setting; resampled, the 3 is 2, 3 or 4
     known = (found.phi, found.held_out_phi, found.effective_dimensionality)
-    assert found == Measures("continuous", "greedy-ac", "paper", ENVS, 2, 1, found.mean, *known)
-    assert found.mean == pytest.approx(((3 + 0 + 1 + 2) / 4, (2 + 0 + 1 + 2) / 4, (4 + 0 + 1 + 2) / 4))
+    assert found == Measures("continuous", "greedy-ac", "paper", ENVS, 2, 1, found.mean_score, *known)
+    assert found.mean_score == pytest.approx(((3 + 0 + 1 + 2) / 4, (2 + 0 + 1 + 2) / 4, (4 + 0 + 1 + 2) / 4))
     assert found.held_out_phi == pytest.approx(0.5)
     assert found.phi == pytest.approx((0.5, 0.5, 0.5))
     assert found.effective_dimensionality == Interval(1, 1, 1)
@@ -357,7 +357,7 @@ def test_measures_are_of_the_scores() -> None:
     scales = {"Acrobot-CA": Scale(0, 100), "Pendulum-CA": Scale(1, 2)}  # scores of (1, 0) and (0, 1)
     (found,) = measures(grids, {"percentiles": scales})
     assert found.phi == pytest.approx((0.5, 0.5, 0.5))
-    assert found.mean == pytest.approx((0.5, 0.5, 0.5))
+    assert found.mean_score == pytest.approx((0.5, 0.5, 0.5))
 
 
 def test_every_kind_agent_and_score_has_its_measures() -> None:

@@ -1,7 +1,7 @@
 """Comparison of agents at their chosen settings: interquartile mean, probability of improvement, performance profiles
-over the environments of a kind, and differences of returns on each environment.
+over the environments of a kind, and differences of returns between every two agents on each environment.
 
-Only seeds that all agents have on an environment are used, and they are resampled for all agents alike.
+Only seeds that all compared agents have on an environment are used, and they are resampled for all of them alike.
 """
 
 import itertools
@@ -47,7 +47,7 @@ class Difference(NamedTuple):
     env: str
     first: str
     second: str
-    seeds: int
+    runs: int
     average_return: Interval
     """Of the first less that of the second, in the mean."""
     final_return: Interval | None

@@ -44,7 +44,7 @@ class Analysis:
 
     @cached_property
     def measures(self) -> list[Measures]:
-        """Φ and effective dimensionality."""
+        """Mean score, Φ and effective dimensionality."""
         return measures(self.grids, self.scales)
 
     @cached_property
@@ -211,7 +211,7 @@ def _difference_row(one: Difference) -> dict[str, Any]:
         for name in ("average_return", "final_return", "improvement")
         for end, value in zip(("", "_low", "_high"), getattr(one, name) or [None] * 3, strict=True)
     }
-    about = {"by": one.by, "env": one.env, "first": one.first, "second": one.second, "runs": one.seeds}
+    about = {"by": one.by, "env": one.env, "first": one.first, "second": one.second, "runs": one.runs}
     return {**about, **intervals, "optimistic": one.optimistic}
 
 
@@ -264,13 +264,13 @@ def _region_rows(grid: Grid, scores: Mapping[str, Scales]) -> Iterator[dict[str,
         if lines is None:
             continue
         curves = sensitivity_curves(grid, across, lines)
-        row = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines, **_band("mean", curves)}
+        row = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines, **_region("mean", curves)}
         for score, scales in scores.items():
-            row |= _band(score, scale(curves) if (scale := scales.get(grid.env)) else None)
+            row |= _region(score, scale(curves) if (scale := scales.get(grid.env)) else None)
         yield row
 
 
-def _band(name: str, curves: Floats | None) -> dict[str, Any]:
+def _region(name: str, curves: Floats | None) -> dict[str, Any]:
     """The width and the level of the band between sensitivity curves."""
     width, level = (None, None) if curves is None else (region_width(curves), float(np.nanmean(curves)))
     return {f"{name}_width": width, f"{name}_level": level}
@@ -304,9 +304,9 @@ def _measure_row(one: Measures) -> dict[str, Any]:
         "envs": ", ".join(one.envs),
         "settings": one.settings,
         "hyperparameters": one.hyperparameters,
-        "mean_score": one.mean.estimate,
-        "mean_score_low": one.mean.low,
-        "mean_score_high": one.mean.high,
+        "mean_score": one.mean_score.estimate,
+        "mean_score_low": one.mean_score.low,
+        "mean_score_high": one.mean_score.high,
         "phi": one.phi.estimate,
         "phi_low": one.phi.low,
         "phi_high": one.phi.high,

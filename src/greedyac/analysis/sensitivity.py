@@ -126,7 +126,7 @@ class Measures(NamedTuple):
     envs: tuple[str, ...]
     settings: int
     hyperparameters: int
-    mean: Interval
+    mean_score: Interval
     """The score of a setting that is picked at random: the mean over settings and environments."""
     phi: Interval
     held_out_phi: float | None
