@@ -60,11 +60,9 @@ def results_table(found: Analysis) -> Iterator[str]:
     yield "|---|---|---|---|---|---|"
     results = tables(found)["results"].filter(pl.col("by") == "env")
     for row, one in zip(results.iter_rows(named=True), found.chosen("env"), strict=True):
-        average, final = (
-            with_interval(Interval(row["average_return"], row["low"], row["high"])),
-            one.runs["final_value"],
-        )
-        ends = f"{brief(final.mean())} | {brief(final.median())}"  # type: ignore[arg-type]
+        average = with_interval(Interval(row["average_return"], row["low"], row["high"]))
+        final = one.runs["final_value"]
+        ends = f"{brief(row['final_return'])} | {brief(final.median())}"  # type: ignore[arg-type]
         stuck = "" if one.env.startswith("Pendulum") else f"{(final < STUCK).sum()} of {len(final)}"
         yield f"| {one.env} | {one.choice.agent} | {average} | {ends} | {stuck} |"
 
