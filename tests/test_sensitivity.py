@@ -18,9 +18,11 @@ from greedyac.analysis.sensitivity import (
     effective_dimensionality,
     held_out_phi,
     line_axis,
+    mean_differences,
     measures,
     pair_means,
     phi,
+    region_level,
     region_width,
     sensitivity_curves,
     shares_near_best,
@@ -95,6 +97,14 @@ def test_without_lines_all_others_are_at_their_best() -> None:
     np.testing.assert_array_equal(sensitivity_curves(TINY, "entropy_scale", None), [[7, 2]])
 
 
+def test_curves_of_resampled_means_are_those_of_each_resample() -> None:
+    resampled = np.moveaxis(TINY.values, 1, 0)  # each run by itself: its own setting is the best
+    curves = sensitivity_curves(TINY, "critic_step_size", "entropy_scale", resampled)
+    np.testing.assert_array_equal(curves, [[[3, 6, np.nan], [-4, np.nan, 2]], [[5, 8, np.nan], [-2, np.nan, 2]]])
+    np.testing.assert_array_equal(region_width(curves), [7 / 3, 7 / 3])
+    np.testing.assert_array_equal(region_level(curves), [7 / 4, 13 / 4])
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
@@ -155,6 +165,10 @@ def test_region_width_does_not_depend_on_the_order_of_lines_or_the_level() -> No
     curves = np.random.default_rng(0).normal(size=(4, 6))
     assert region_width(curves[::-1] + 100) == pytest.approx(region_width(curves))
     assert region_width(3 * curves) == pytest.approx(3 * region_width(curves))
+
+
+def test_region_level_is_the_mean_of_the_lines_where_there_are_any() -> None:
+    assert region_level(np.array([[4, 7, np.nan], [-3, np.nan, 2]])) == 10 / 4
 
 
 # Shares near the best
@@ -408,6 +422,33 @@ def test_an_environment_without_a_score_is_left_out() -> None:
     (found,) = measures(grids, {"paper": {**dict.fromkeys(ENVS, AS_IT_IS), "MountainCar-CA": None}})
     assert found.envs == ENVS
     assert found.phi.estimate == pytest.approx(0.5)  # (2 + 2) / 2 - (1 + 2) / 2
+
+
+def test_mean_scores_are_compared_on_the_same_seeds() -> None:
+    luck = np.random.default_rng(5).normal(size=10)
+    grids = [line(5 + luck, luck, env=env, agent="greedy-ac") for env in ENVS]
+    grids += [line(1 + luck, luck, env=env, agent="sac") for env in ENVS]
+    scales = {"paper": dict.fromkeys(ENVS, AS_IT_IS), "half": dict.fromkeys(ENVS, Scale(7, 2))}
+    found = mean_differences(grids, scales)
+    assert [one[:5] for one in found] == [("continuous", score, ENVS, "greedy-ac", "sac") for score in scales]
+    # Luck moves both agents alike: (5 + 0) / 2 - (1 + 0) / 2, whatever is resampled, and half of it on the other scale
+    assert found[0].mean_score == pytest.approx((2, 2, 2))
+    assert found[1].mean_score == pytest.approx((1, 1, 1))
+
+
+def test_ends_of_a_mean_difference_are_of_resampled_seeds() -> None:
+    grids = [line((2, 4), (0, 0), env="Acrobot-CA"), line((1, 1), (2, 2))]
+    grids += [line((1, 1), (1, 1), env=env, agent="sac") for env in ENVS]
+    (found,) = mean_differences(grids, {"paper": dict.fromkeys(ENVS, AS_IT_IS)})
+    assert found.mean_score == pytest.approx((6 / 4 - 1, 5 / 4 - 1, 7 / 4 - 1))
+
+
+def test_mean_scores_of_other_seeds_or_environments_are_not_compared() -> None:
+    grids = [line(1, 2, env=env, agent="greedy-ac") for env in ENVS]
+    other = [line((1, 1, 1), (2, 2, 2), env=env, agent="sac") for env in ENVS]
+    more = [line(1, 2, env=env, agent="vanilla-ac") for env in (*ENVS, "MountainCar-CA")]
+    scales = dict.fromkeys((*ENVS, "MountainCar-CA"), AS_IT_IS)
+    assert mean_differences([*grids, *other, *more], {"paper": scales}) == []
 
 
 def test_dimensionality_is_not_told_where_the_score_is_not_positive() -> None:

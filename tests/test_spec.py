@@ -426,6 +426,21 @@ def test_the_slips_put_right_are_paired_with_the_published_choices(name: str, pr
     }
 
 
+def test_open_choices_are_paired_with_those_of_the_paper() -> None:
+    given = shipped("paper/open-choices")
+    agents = ("greedy-ac", "sac", "vanilla-ac")
+    chosen = {(agent, env): PRESETS["paper"][agent, env] for agent, env in product(agents, ENVS)}
+    heads = {pair: hypers | {"discrete_critic": "heads"} for pair, hypers in chosen.items() if pair[1].endswith("DA")}
+    other = [case(*pair, 100_000, **hypers) for pair, hypers in heads.items()]
+    acrobot = [case(*pair, 100_000, **hypers) for pair, hypers in chosen.items() if pair[1].startswith("Acrobot")]
+    other += [replace(one, env_options={"start": "zero"}) for one in acrobot]
+    assert len(other) == 15
+    there = {Run(one, seed).run_id for one in other for seed in range(10, 20)}
+    assert set(given.runs()) - set(shipped("paper/per-env").runs()) == there
+    assert {(one.agent, one.env) for one in other} == {(one.agent, one.env) for one in given.cases}
+    assert len(given.runs()) == 150 + 120
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_a_small_twin_is_a_corner_of_the_large_study(name: str) -> None:
     large, small = shipped(name), shipped(f"{name}-small")

@@ -12,18 +12,29 @@ import polars as pl
 from greedyac.analysis.compare import Comparison, Difference, compare, differences
 from greedyac.analysis.grid import Grid, make_grids
 from greedyac.analysis.load import STATUSES, Results, curves_of, with_values
-from greedyac.analysis.scores import Best, Scales, best_returns, paper_scales, percentile_scales
+from greedyac.analysis.scores import Best, Scale, Scales, best_returns, paper_scales, percentile_scales
 from greedyac.analysis.select import BYS, Choice, Reported, choose, reported
 from greedyac.analysis.sensitivity import (
+    MeanDifference,
     Measures,
     line_axis,
+    mean_differences,
     measures,
+    region_level,
     region_width,
     sensitivity_curves,
     shares_near_best,
     shares_of,
 )
-from greedyac.analysis.stats import Band, Floats, band_of, percentile_interval, resampled_means, standard_error
+from greedyac.analysis.stats import (
+    Band,
+    Interval,
+    band_of,
+    interval,
+    percentile_interval,
+    resampled_means,
+    standard_error,
+)
 from greedyac.training.runs import seeds_text
 
 
@@ -107,11 +118,13 @@ TABLES = {
     "settings": "mean average return of every setting over the seeds that all have",
     "sensitivity_curves": "the same over one hyperparameter, the others but that of the lines at their best",
     "regions": "mean height of the band between the lines (width), and the mean of these lines (level), as return and "
-    "in scores",
+    "in scores, with 95 % bootstrap intervals over seeds",
     "near_best": "shares of settings within 5, 10, 25 % of |best| of the best mean, the agent's own and any agent's",
     "variance_shares": "functional ANOVA of the mean returns over full grids",
     "measures": "mean score over all settings, Φ and effective dimensionality, over the environments of a kind, by two "
     "scores",
+    "mean_score_differences": "mean score over all settings of the first agent less the second's, by two scores, with "
+    "95 % bootstrap intervals over the seeds that both have",
     "interquartile_means": "of normalised scores, with 95 % stratified bootstrap intervals",
     "improvement": "probability that a run of the first agent is better, and difference of interquartile means",
     "profiles": "share of runs above a normalised score",
@@ -135,6 +148,7 @@ def tables(found: Analysis, band: Band = "standard-error") -> dict[str, pl.DataF
         "near_best": _frame(_near_best_rows(found.grids)),
         "variance_shares": _frame(row for grid in found.swept for row in _variance_rows(grid)),
         "measures": _frame(map(_measure_row, found.measures)),
+        "mean_score_differences": _frame(map(_mean_difference_row, mean_differences(found.grids, found.scales))),
         "interquartile_means": _frame(row for one in found.comparisons for row in _mean_rows(one)),
         "improvement": _frame(row for one in found.comparisons for row in _pair_rows(one)),
         "profiles": _frame(row for one in found.comparisons for row in _profile_rows(one)),
@@ -206,13 +220,22 @@ def _result_row(one: Reported) -> dict[str, Any]:
 
 
 def _difference_row(one: Difference) -> dict[str, Any]:
-    intervals = {
-        f"{name}{end}": value
-        for name in ("average_return", "final_return", "improvement")
-        for end, value in zip(("", "_low", "_high"), getattr(one, name) or [None] * 3, strict=True)
+    return {
+        "by": one.by,
+        "env": one.env,
+        "first": one.first,
+        "second": one.second,
+        "runs": one.runs,
+        **_with_ends("average_return", one.average_return),
+        **_with_ends("final_return", one.final_return),
+        **_with_ends("improvement", one.improvement),
+        "optimistic": one.optimistic,
     }
-    about = {"by": one.by, "env": one.env, "first": one.first, "second": one.second, "runs": one.runs}
-    return {**about, **intervals, "optimistic": one.optimistic}
+
+
+def _with_ends(name: str, found: Interval | None) -> dict[str, Any]:
+    """An estimate and the ends of its interval as three columns."""
+    return dict(zip((name, f"{name}_low", f"{name}_high"), found or [None] * 3, strict=True))
 
 
 def _learning_curves(reported: Sequence[Reported], band: Band) -> pl.DataFrame:
@@ -264,16 +287,16 @@ def _region_rows(grid: Grid, scores: Mapping[str, Scales]) -> Iterator[dict[str,
         if lines is None:
             continue
         curves = sensitivity_curves(grid, across, lines)
-        row = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines, **_region("mean", curves)}
-        for score, scales in scores.items():
-            row |= _region(score, scale(curves) if (scale := scales.get(grid.env)) else None)
+        samples = sensitivity_curves(grid, across, lines, resampled_means(grid.values))
+        row = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines}
+        for name, scale in (
+            ("mean", Scale(0, 1)),
+            *((score, scales.get(grid.env)) for score, scales in scores.items()),
+        ):
+            for part, measure in (("width", region_width), ("level", region_level)):
+                found = interval(measure(scale(curves)), measure(scale(samples))) if scale else None
+                row |= _with_ends(f"{name}_{part}", found)
         yield row
-
-
-def _region(name: str, curves: Floats | None) -> dict[str, Any]:
-    """The width and the level of the band between sensitivity curves."""
-    width, level = (None, None) if curves is None else (region_width(curves), float(np.nanmean(curves)))
-    return {f"{name}_width": width, f"{name}_level": level}
 
 
 def _near_best_rows(grids: Sequence[Grid]) -> Iterator[dict[str, Any]]:
@@ -296,7 +319,6 @@ def _variance_rows(grid: Grid) -> Iterator[dict[str, Any]]:
 
 
 def _measure_row(one: Measures) -> dict[str, Any]:
-    dimension = one.effective_dimensionality
     return {
         "kind": one.kind,
         "agent": one.agent,
@@ -304,17 +326,22 @@ def _measure_row(one: Measures) -> dict[str, Any]:
         "envs": ", ".join(one.envs),
         "settings": one.settings,
         "hyperparameters": one.hyperparameters,
-        "mean_score": one.mean_score.estimate,
-        "mean_score_low": one.mean_score.low,
-        "mean_score_high": one.mean_score.high,
-        "phi": one.phi.estimate,
-        "phi_low": one.phi.low,
-        "phi_high": one.phi.high,
+        **_with_ends("mean_score", one.mean_score),
+        **_with_ends("phi", one.phi),
         "held_out_phi": one.held_out_phi,
-        "effective_dimensionality": dimension.estimate if dimension else None,
-        "effective_dimensionality_low": dimension.low if dimension else None,
-        "effective_dimensionality_high": dimension.high if dimension else None,
+        **_with_ends("effective_dimensionality", one.effective_dimensionality),
     }
+
+
+def _mean_difference_row(one: MeanDifference) -> dict[str, Any]:
+    about = {
+        "kind": one.kind,
+        "score": one.score,
+        "envs": ", ".join(one.envs),
+        "first": one.first,
+        "second": one.second,
+    }
+    return {**about, **_with_ends("mean_score", one.mean_score)}
 
 
 def _mean_rows(one: Comparison) -> Iterator[dict[str, Any]]:
@@ -327,15 +354,10 @@ def _mean_rows(one: Comparison) -> Iterator[dict[str, Any]]:
 def _pair_rows(one: Comparison) -> Iterator[dict[str, Any]]:
     for pair in one.pairs:
         about = {"by": one.by, "kind": one.kind, "first": pair.first, "second": pair.second}
-        better, apart = pair.improvement, pair.difference
         yield {
             **about,
-            "improvement": better.estimate,
-            "improvement_low": better.low,
-            "improvement_high": better.high,
-            "difference": apart.estimate,
-            "difference_low": apart.low,
-            "difference_high": apart.high,
+            **_with_ends("improvement", pair.improvement),
+            **_with_ends("difference", pair.difference),
         }
 
 

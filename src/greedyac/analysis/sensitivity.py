@@ -1,8 +1,8 @@
 """Sensitivity: how much an agent's performance depends on its hyperparameters. Everything is read off grids."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,23 +25,33 @@ def line_axis(grid: Grid, across: str) -> str | None:
     return next((name for name in ENTROPY if name in grid.axes and name != across), None)
 
 
-def sensitivity_curves(grid: Grid, across: str, lines: str | None) -> Floats:
+def sensitivity_curves(grid: Grid, across: str, lines: str | None, means: Floats | None = None) -> Floats:
     """The mean value at each point of one hyperparameter, all others but that of the lines at their best there.
 
-    `[lines, points]`, or `[1, points]` without lines; NaN where the grid has no setting.
+    `[lines, points]`, or `[1, points]` without lines; NaN where the grid has no setting. Of other means of the settings
+    than the grid's, `[..., settings]`, the same with these axes in front.
     """
-    names = list(grid.axes)
+    means = grid.means if means is None else means
+    names, points = list(grid.axes), len(grid.axes[across])
     count = len(grid.axes[lines]) if lines else 1
-    found = np.full((count, len(grid.axes[across])), -np.inf)
-    rows = grid.places[:, names.index(lines)] if lines else np.zeros(len(grid.settings), np.int64)
-    np.maximum.at(found, (rows, grid.places[:, names.index(across)]), grid.means)
-    return np.where(np.isinf(found), np.nan, found)
+    rows = grid.places[:, names.index(lines)] if lines else 0
+    cells = rows * points + grid.places[:, names.index(across)]
+    order = np.argsort(cells, kind="stable")
+    there, starts = np.unique(cells[order], return_index=True)
+    found = np.full((*means.shape[:-1], count * points), np.nan)
+    found[..., there] = np.maximum.reduceat(means[..., order], starts, axis=-1)
+    return found.reshape(*means.shape[:-1], count, points)
 
 
-def region_width(curves: Floats) -> float:
-    """The mean height of the band between the lines `[lines, points]`, over the points that have any."""
-    known = ~np.isnan(curves).all(axis=0)
-    return float(np.mean(np.nanmax(curves[:, known], axis=0) - np.nanmin(curves[:, known], axis=0)))
+def region_width(curves: Floats) -> Floats:
+    """The mean height of the band between the lines `[..., lines, points]`, over the points that have any."""
+    heights = np.fmax.reduce(curves, axis=-2) - np.fmin.reduce(curves, axis=-2)
+    return np.asarray(np.nanmean(heights, axis=-1))
+
+
+def region_level(curves: Floats) -> Floats:
+    """The mean of the lines `[..., lines, points]` around the band."""
+    return np.asarray(np.nanmean(curves, axis=(-2, -1)))
 
 
 def shares_near_best(means: Floats, best: float) -> list[float]:
@@ -141,13 +151,8 @@ def measures(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[Measur
     Seeds are resampled for all settings alike; the scores' scales stay as they are.
     """
     found = []
-    groups: dict[tuple[str, str], list[Grid]] = {}
-    for grid in grids:
-        groups.setdefault((kind_of(grid.env), grid.agent), []).append(grid)
-    for ((kind, agent), group), (score, scales) in itertools.product(groups.items(), scores.items()):
-        scored = [grid for grid in group if scales.get(grid.env) is not None and grid.settings]
-        if len(scored) < 2 or len((same := same_settings(scored))[0].settings) < 2:
-            continue
+    for kind, agent, score, same in _scorable(grids, scores):
+        scales = scores[score]
         estimate, samples = _scored(same, scales)
         places = same[0].places
         dimensions = effective_dimensionality(np.concatenate([estimate[None], samples]), places)
@@ -158,6 +163,43 @@ def measures(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[Measur
         fair = _held_out(same, scales)
         found.append(Measures(kind, agent, score, envs, len(places), places.shape[1], mean, cost, fair, dimension))
     return found
+
+
+class MeanDifference(NamedTuple):
+    """How the mean scores of two agents compare over the environments of one kind, by one score."""
+
+    kind: str
+    score: str
+    envs: tuple[str, ...]
+    first: str
+    second: str
+    mean_score: Interval
+    """Of the first less that of the second."""
+
+
+def mean_differences(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[MeanDifference]:
+    """Every two agents that have `measures` on the same seeds of the same environments; seeds resampled alike."""
+    groups: dict[tuple[Any, ...], list[tuple[str, Floats, Floats]]] = {}
+    for kind, agent, score, same in _scorable(grids, scores):
+        estimate, samples = _scored(same, scores[score])
+        runs = tuple((grid.env, grid.seeds) for grid in same)
+        groups.setdefault((kind, score, runs), []).append((agent, estimate.mean(), samples.mean(axis=(1, 2))))
+    return [
+        MeanDifference(kind, score, tuple(env for env, _ in runs), first, second, interval(one - two, ones - twos))
+        for (kind, score, runs), own in groups.items()
+        for (first, one, ones), (second, two, twos) in itertools.combinations(own, 2)
+    ]
+
+
+def _scorable(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> Iterator[tuple[str, str, str, list[Grid]]]:
+    """Kind, agent, score, and the agent's grids with the same settings, two or more of both, where that is defined."""
+    groups: dict[tuple[str, str], list[Grid]] = {}
+    for grid in grids:
+        groups.setdefault((kind_of(grid.env), grid.agent), []).append(grid)
+    for ((kind, agent), group), (score, scales) in itertools.product(groups.items(), scores.items()):
+        scored = [grid for grid in group if scales.get(grid.env) is not None and grid.settings]
+        if len(scored) > 1 and len((same := same_settings(scored))[0].settings) > 1:
+            yield kind, agent, score, same
 
 
 def _held_out(grids: Sequence[Grid], scales: Scales) -> float | None:
