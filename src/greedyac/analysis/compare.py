@@ -19,10 +19,10 @@ from greedyac.analysis.stats import (
     improvement,
     interquartile_mean,
     interval,
+    mean_interval,
     percentile_interval,
     profile,
     resampled_improvement,
-    resampled_means,
     stratified,
 )
 
@@ -123,17 +123,13 @@ def differences(reports: Sequence[Reported]) -> list[Difference]:
                 one.choice.agent,
                 two.choice.agent,
                 len(seeds),
-                _mean_interval(first - second),
-                None if np.isnan(final).any() else _mean_interval(final),
+                mean_interval(first - second),
+                None if np.isnan(final).any() else mean_interval(final),
                 interval(improvement(first, second), resampled_improvement(first, second)),
                 one.optimistic or two.optimistic,
             )
         )
     return found
-
-
-def _mean_interval(values: Floats) -> Interval:
-    return interval(values.mean(), resampled_means(values))
 
 
 def _comparable(runs: Mapping[tuple[str, str], pl.DataFrame], scales: Scales) -> tuple[list[str], list[str], list[str]]:

@@ -19,7 +19,8 @@ from greedyac.analysis.sensitivity import shares_of
 from greedyac.analysis.stats import Interval
 from greedyac.analysis.words import brief, counted, few_words, listed, summary, tuned_words, with_interval
 
-NAMES = ("env", "agent", "first", "second", "average_return", "interquartile_mean", "improvement", "difference", "Φ")
+INTERVALS = ("average_return", "final_return", "interquartile_mean", "improvement", "difference", "mean_score", "Φ")
+NAMES = ("env", "agent", "first", "second", *INTERVALS)
 """Columns of tables that are not to be broken into lines."""
 
 
@@ -163,7 +164,8 @@ def _sensitivity(found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapp
     if "regions" in tables:
         words = (
             "Sensitivity regions: mean height of the band between the entropy scales' lines (width), and the mean of "
-            "these lines (level), as return and in scores."
+            "these lines (level), as return and in scores. Noise makes the width larger; for the held-out width, lines "
+            "are chosen on one half of the seeds and judged by the other."
         )
         body += _table(tables["regions"], words)
     if "measures" in tables:
@@ -179,6 +181,14 @@ def _sensitivity(found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapp
             _with_intervals(tables["measures"].drop("envs"), names).rename({"phi": "Φ", "held_out_phi": "held-out Φ"}),
             words,
         )
+    if "mean_score_differences" in tables:
+        words = (
+            "Mean score of the first agent less that of the second, of two that have the same grid on the same seeds, "
+            "with 95 % bootstrap intervals over seeds."
+        )
+        few = few_words(min(len(grid.seeds) for grid in found.swept))
+        rows = tables["mean_score_differences"].drop("envs")
+        body += _table(_with_intervals(rows, {"mean_score": "mean_score_"}), words + few)
     shares = tables["near_best"].select(
         "env",
         "agent",

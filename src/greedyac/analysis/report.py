@@ -17,24 +17,16 @@ from greedyac.analysis.select import BYS, Choice, Reported, choose, reported
 from greedyac.analysis.sensitivity import (
     MeanDifference,
     Measures,
+    held_out_width,
     line_axis,
     mean_differences,
     measures,
-    region_level,
     region_width,
     sensitivity_curves,
     shares_near_best,
     shares_of,
 )
-from greedyac.analysis.stats import (
-    Band,
-    Interval,
-    band_of,
-    interval,
-    percentile_interval,
-    resampled_means,
-    standard_error,
-)
+from greedyac.analysis.stats import Band, Interval, band_of, mean_interval, standard_error
 from greedyac.training.runs import seeds_text
 
 
@@ -117,14 +109,15 @@ TABLES = {
     "learning_curves": "means and bands of the curves of the chosen settings",
     "settings": "mean average return of every setting over the seeds that all have",
     "sensitivity_curves": "the same over one hyperparameter, the others but that of the lines at their best",
-    "regions": "mean height of the band between the lines (width), and the mean of these lines (level), as return and "
-    "in scores, with 95 % bootstrap intervals over seeds",
+    "regions": "mean height of the band between the lines (width), which noise makes larger; the same with lines "
+    "chosen by one half of the seeds and judged by the other (held-out width); the mean of these lines (level); as "
+    "return and in scores",
     "near_best": "shares of settings within 5, 10, 25 % of |best| of the best mean, the agent's own and any agent's",
     "variance_shares": "functional ANOVA of the mean returns over full grids",
     "measures": "mean score over all settings, Φ and effective dimensionality, over the environments of a kind, by two "
     "scores",
-    "mean_score_differences": "mean score over all settings of the first agent less the second's, by two scores, with "
-    "95 % bootstrap intervals over the seeds that both have",
+    "mean_score_differences": "of two agents with the same grid on the same seeds: the first's mean score over all "
+    "settings less the second's, by two scores, with 95 % bootstrap intervals over seeds",
     "interquartile_means": "of normalised scores, with 95 % stratified bootstrap intervals",
     "improvement": "probability that a run of the first agent is better, and difference of interquartile means",
     "profiles": "share of runs above a normalised score",
@@ -196,7 +189,7 @@ def _rival_rows(choice: Choice) -> Iterator[dict[str, Any]]:
 
 def _result_row(one: Reported) -> dict[str, Any]:
     values = one.runs["value"].to_numpy()
-    low, high = percentile_interval(resampled_means(values)) if len(values) > 1 else (None, None)
+    _, low, high = mean_interval(values) if len(values) > 1 else (None, None, None)
     final = one.runs["final_value"].mean()
     return {
         "by": one.choice.by,
@@ -282,20 +275,19 @@ def _curve_rows(grid: Grid) -> Iterator[dict[str, Any]]:
 
 
 def _region_rows(grid: Grid, scores: Mapping[str, Scales]) -> Iterator[dict[str, Any]]:
+    units = {"mean": Scale(0, 1)} | {score: scales.get(grid.env) for score, scales in scores.items()}
     for across in grid.axes:
         lines = line_axis(grid, across)
         if lines is None:
             continue
-        curves = sensitivity_curves(grid, across, lines)
-        samples = sensitivity_curves(grid, across, lines, resampled_means(grid.values))
-        row = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines}
-        for name, scale in (
-            ("mean", Scale(0, 1)),
-            *((score, scales.get(grid.env)) for score, scales in scores.items()),
-        ):
-            for part, measure in (("width", region_width), ("level", region_level)):
-                found = interval(measure(scale(curves)), measure(scale(samples))) if scale else None
-                row |= _with_ends(f"{name}_{part}", found)
+        curves, fair = sensitivity_curves(grid, across, lines), held_out_width(grid, across, lines)
+        row: dict[str, Any] = {"env": grid.env, "agent": grid.agent, "hyperparameter": across, "line": lines}
+        for name, scale in units.items():
+            row |= {
+                f"{name}_width": float(region_width(curves) / scale.unit) if scale else None,
+                f"{name}_held_out_width": float(fair / scale.unit) if scale and fair is not None else None,
+                f"{name}_level": float(np.nanmean(scale(curves))) if scale else None,
+            }
         yield row
 
 

@@ -25,33 +25,59 @@ def line_axis(grid: Grid, across: str) -> str | None:
     return next((name for name in ENTROPY if name in grid.axes and name != across), None)
 
 
-def sensitivity_curves(grid: Grid, across: str, lines: str | None, means: Floats | None = None) -> Floats:
+def best_settings(grid: Grid, across: str, lines: str | None, means: Floats) -> Whole:
+    """The best setting by its mean, `means: [settings]`, at each point of one hyperparameter for each line.
+
+    `[lines, points]`, or `[1, points]` without lines; −1 where the grid has no setting.
+    """
+    names, points = list(grid.axes), len(grid.axes[across])
+    cells = grid.places[:, names.index(across)]
+    if lines:
+        cells = cells + points * grid.places[:, names.index(lines)]
+    order = np.argsort(means, kind="stable")
+    best = np.full((len(grid.axes[lines]) if lines else 1) * points, -1)
+    best[cells[order]] = order  # of several in one cell the last, and so the best, stays
+    return best.reshape(-1, points)
+
+
+def sensitivity_curves(grid: Grid, across: str, lines: str | None) -> Floats:
     """The mean value at each point of one hyperparameter, all others but that of the lines at their best there.
 
-    `[lines, points]`, or `[1, points]` without lines; NaN where the grid has no setting. Of other means of the settings
-    than the grid's, `[..., settings]`, the same with these axes in front.
+    `[lines, points]`, or `[1, points]` without lines; NaN where the grid has no setting.
     """
-    means = grid.means if means is None else means
-    names, points = list(grid.axes), len(grid.axes[across])
-    count = len(grid.axes[lines]) if lines else 1
-    rows = grid.places[:, names.index(lines)] if lines else 0
-    cells = rows * points + grid.places[:, names.index(across)]
-    order = np.argsort(cells, kind="stable")
-    there, starts = np.unique(cells[order], return_index=True)
-    found = np.full((*means.shape[:-1], count * points), np.nan)
-    found[..., there] = np.maximum.reduceat(means[..., order], starts, axis=-1)
-    return found.reshape(*means.shape[:-1], count, points)
+    best = best_settings(grid, across, lines, grid.means)
+    return np.where(best < 0, np.nan, grid.means[best])
 
 
-def region_width(curves: Floats) -> Floats:
-    """The mean height of the band between the lines `[..., lines, points]`, over the points that have any."""
-    heights = np.fmax.reduce(curves, axis=-2) - np.fmin.reduce(curves, axis=-2)
-    return np.asarray(np.nanmean(heights, axis=-1))
+def region_width(curves: Floats) -> float:
+    """The mean height of the band between the lines `[lines, points]`, over the points that have any."""
+    return float(np.nanmean(np.fmax.reduce(curves) - np.fmin.reduce(curves)))
 
 
-def region_level(curves: Floats) -> Floats:
-    """The mean of the lines `[..., lines, points]` around the band."""
-    return np.asarray(np.nanmean(curves, axis=(-2, -1)))
+def held_out_width(grid: Grid, across: str, lines: str) -> float | None:
+    """The width with the settings, the upper and the lower line of each point chosen by one half of the seeds, and
+    judged by the other; the mean over many halves, both ways. None with one seed.
+
+    Noise makes the width larger, because it is a difference of the best and the worst. Here it does not.
+    """
+    if len(grid.seeds) < 2:
+        return None
+    rng, found = np.random.default_rng(0), []
+    for _ in range(HALVES):
+        halves = [grid.values[:, half].mean(axis=1) for half in _halves(rng, len(grid.seeds))]
+        for chosen_by, judged_by in (halves, halves[::-1]):
+            best = best_settings(grid, across, lines, chosen_by)
+            best = best[:, (best >= 0).any(axis=0)]
+            points = np.arange(best.shape[1])
+            upper = best[np.where(best < 0, -np.inf, chosen_by[best]).argmax(axis=0), points]
+            lower = best[np.where(best < 0, np.inf, chosen_by[best]).argmin(axis=0), points]
+            found.append((judged_by[upper] - judged_by[lower]).mean())
+    return float(np.mean(found))
+
+
+def _halves(rng: np.random.Generator, seeds: int) -> list[Whole]:
+    """Which seeds are in either of two random halves."""
+    return np.array_split(rng.permutation(seeds), 2)
 
 
 def shares_near_best(means: Floats, best: float) -> list[float]:
@@ -178,15 +204,19 @@ class MeanDifference(NamedTuple):
 
 
 def mean_differences(grids: Sequence[Grid], scores: Mapping[str, Scales]) -> list[MeanDifference]:
-    """Every two agents that have `measures` on the same seeds of the same environments; seeds resampled alike."""
+    """Every two agents that have `measures` of the same grid on the same seeds of the same environments.
+
+    Seeds are resampled for both alike.
+    """
     groups: dict[tuple[Any, ...], list[tuple[str, Floats, Floats]]] = {}
     for kind, agent, score, same in _scorable(grids, scores):
         estimate, samples = _scored(same, scores[score])
-        runs = tuple((grid.env, grid.seeds) for grid in same)
-        groups.setdefault((kind, score, runs), []).append((agent, estimate.mean(), samples.mean(axis=(1, 2))))
+        envs, seeds = tuple(grid.env for grid in same), tuple(grid.seeds for grid in same)
+        alike = (kind, score, envs, seeds, *same[0].axes.items(), same[0].places.tobytes())
+        groups.setdefault(alike, []).append((agent, estimate.mean(), samples.mean(axis=(1, 2))))
     return [
-        MeanDifference(kind, score, tuple(env for env, _ in runs), first, second, interval(one - two, ones - twos))
-        for (kind, score, runs), own in groups.items()
+        MeanDifference(kind, score, envs, first, second, interval(one - two, ones - twos))
+        for (kind, score, envs, *_), own in groups.items()
         for (first, one, ones), (second, two, twos) in itertools.combinations(own, 2)
     ]
 
@@ -210,9 +240,9 @@ def _held_out(grids: Sequence[Grid], scales: Scales) -> float | None:
     for _ in range(HALVES):
         halves: tuple[list[Floats], list[Floats]] = ([], [])
         for grid in grids:
-            scale, order = scales[grid.env], rng.permutation(len(grid.seeds))
+            scale = scales[grid.env]
             assert scale is not None
-            for half, part in zip(halves, np.array_split(order, 2), strict=True):
+            for half, part in zip(halves, _halves(rng, len(grid.seeds)), strict=True):
                 half.append(scale(grid.values[:, part].mean(axis=1)))
         first, second = map(np.stack, halves)
         found += [held_out_phi(first, second), held_out_phi(second, first)]

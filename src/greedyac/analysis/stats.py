@@ -58,6 +58,11 @@ def interval(estimate: float | Floats, samples: Floats) -> Interval:
     return Interval(float(estimate), float(low), float(high))
 
 
+def mean_interval(values: Floats) -> Interval:
+    """The mean of runs `[runs]` with its interval."""
+    return interval(values.mean(), resampled_means(values))
+
+
 def standard_error(values: Floats) -> Floats:
     """The standard error of the mean over the first axis; NaN for a single run."""
     if len(values) < 2:
