@@ -1,54 +1,34 @@
-"""The figures and tables of docs/reproduction.md, from the runs that are kept in results/.
+"""The figures and tables of the docs that are made from the runs kept in results/.
 
     python benchmarks/reproduction.py
 
 Calls `greedyac report` for every study that is kept, copies the figures that the docs show to docs/images/, and writes
-the tables into the document, between `<!-- name -->` and `<!-- end -->`. Verdicts and words are written by hand.
+the tables into the documents, between `<!-- name -->` and `<!-- end -->`. Verdicts and words are written by hand.
 """
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-import polars as pl
-
 from greedyac.analysis.compare import differences
 from greedyac.analysis.load import load
-from greedyac.analysis.report import Analysis, analyse, tables
-from greedyac.analysis.stats import Interval
+from greedyac.analysis.report import Analysis, analyse
+from greedyac.analysis.stats import mean_interval
 from greedyac.analysis.words import brief, with_interval
 from greedyac.cli import main
 
 ROOT = Path(__file__).parents[1]
-DOCUMENT = ROOT / "docs/reproduction.md"
+DOCUMENTS = (ROOT / "docs/reproduction.md", ROOT / "docs/entropy.md")
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 STUCK = -800
 """A final return below this, where an episode that never reaches the goal has −1,000; on Pendulum there is no goal."""
 SLIPS = {"entropy_estimator=released", "soft_target=released"}
 
 
-class Kept(NamedTuple):
-    """A study whose runs are kept, and which figures of its report the docs show."""
-
-    store: str
-    study: str
-    figures: dict[str, str]
-    """Figure of the report → its name in docs/images."""
-
-    @property
-    def name(self) -> str:
-        """The study's name in the docs."""
-        return self.study.removeprefix("paper/")
-
-
-KEPT = (
-    Kept("per-env", "paper/per-env", {"learning_curves_by_env": "per-env"}),
-    Kept("per-env", "paper/per-env-corrected", {"learning_curves_by_env": "per-env-corrected"}),
-)
-
-
+@cache
 def analysed(store: str, study: str | None = None) -> Analysis:
     """What `greedyac report` would show of a store, or of one of its studies."""
     return analyse(load(ROOT / "results" / store, study))
@@ -58,11 +38,10 @@ def results_table(found: Analysis) -> Iterator[str]:
     """Mean average returns with their intervals, and what becomes of runs in the end."""
     yield "| environment | agent | average return | final return | its median | stuck |"
     yield "|---|---|---|---|---|---|"
-    results = tables(found)["results"].filter(pl.col("by") == "env")
-    for row, one in zip(results.iter_rows(named=True), found.chosen("env"), strict=True):
-        average = with_interval(Interval(row["average_return"], row["low"], row["high"]))
+    for one in found.chosen("env"):
+        average = with_interval(mean_interval(one.runs["value"].to_numpy()))
         final = one.runs["final_value"]
-        ends = f"{brief(row['final_return'])} | {brief(final.median())}"  # type: ignore[arg-type]
+        ends = f"{brief(final.mean())} | {brief(final.median())}"  # type: ignore[arg-type]
         stuck = "" if one.env.startswith("Pendulum") else f"{(final < STUCK).sum()} of {len(final)}"
         yield f"| {one.env} | {one.choice.agent} | {average} | {ends} | {stuck} |"
 
@@ -80,13 +59,68 @@ def slips_table(found: Analysis) -> Iterator[str]:
             yield f"| {one.env} | {agent} | {published} | {right} | {apart} | {one.runs} |"
 
 
+def choices_table(found: Analysis) -> Iterator[str]:
+    """Every choice that the paper leaves open, beside the one that `paper/per-env` makes."""
+    yield "| choice | environment | agent | as in `per-env` | with this choice | final in `per-env` | final | seeds |"
+    yield "|---|---|---|---|---|---|---|---|"
+    usual, told = "discrete_critic=index", {}
+    for one in found.chosen("env"):
+        env, _, start = one.env.partition("[")
+        agent = one.choice.agent.partition("[")[0]
+        choice = start.rstrip("]") or f"discrete_critic={one.choice.hypers['discrete_critic']}"
+        told[choice, env, agent] = one.runs
+    for choice, env, agent in sorted(told, key=lambda place: place[0] != "start=zero"):
+        if choice != usual:
+            both = told[usual, env, agent], told[choice, env, agent]
+            averages = " | ".join(with_interval(mean_interval(runs["value"].to_numpy())) for runs in both)
+            finals = " | ".join(brief(runs["final_value"].to_numpy().mean()) for runs in both)
+            assert both[0]["seed"].sort().equals(both[1]["seed"].sort())
+            yield f"| `{choice}` | {env} | {agent} | {averages} | {finals} | {both[0].height} |"
+
+
+def estimators_table(found: Analysis) -> Iterator[str]:
+    """Mean average returns of every proposal and estimator at every entropy scale, and their mean scores."""
+    scales = found.swept[0].axes["entropy_scale"]
+    envs = list(dict.fromkeys(grid.env for grid in found.swept))
+    told = " / ".join(map(brief, scales))
+    heads = [f"{env}, τ = {told}" if env == envs[0] else env for env in envs]
+    yield "| proposal | estimator | " + " | ".join(heads) + " | mean score, the paper's | by percentiles |"
+    yield "|" + "---|" * (len(envs) + 4)
+    means = {(one.agent, one.score): with_interval(one.mean_score) for one in found.measures}
+    for agent in dict.fromkeys(grid.agent for grid in found.swept):
+        own = {grid.env: grid for grid in found.swept if grid.agent == agent}
+        assert all(grid.axes == {"entropy_scale": scales} for grid in own.values())
+        hypers = own[envs[0]].hypers[0]
+        returns = [" / ".join(map(brief, own[env].means)) for env in envs]
+        names = [hypers["proposal_policy"], hypers["entropy_estimator"]]
+        yield "| " + " | ".join([*names, *returns, means[agent, "paper"], means[agent, "percentile"]]) + " |"
+
+
+class Kept(NamedTuple):
+    """A study whose runs are kept, its table in the docs, and which figures of its report they show."""
+
+    store: str
+    study: str
+    table: Callable[[Analysis], Iterator[str]]
+    figures: dict[str, str]
+    """Figure of the report → its name in docs/images."""
+
+    @property
+    def name(self) -> str:
+        """The study's name in the docs."""
+        return self.study.removeprefix("paper/")
+
+
+KEPT = (
+    Kept("per-env", "paper/per-env", results_table, {"learning_curves_by_env": "per-env"}),
+    Kept("per-env", "paper/per-env-corrected", slips_table, {"learning_curves_by_env": "per-env-corrected"}),
+    Kept("across-env", "paper/across-env", results_table, {"learning_curves_by_env": "across-env"}),
+)
+
+
 def blocks() -> dict[str, str]:
     """Every table of the docs by its name."""
-    made = {}
-    for kept in KEPT:
-        table = slips_table if kept.name.endswith("-corrected") else results_table
-        made[kept.name] = "\n".join(table(analysed(kept.store, kept.study)))
-    return made
+    return {kept.name: "\n".join(kept.table(analysed(kept.store, kept.study))) for kept in KEPT}
 
 
 def filled(document: str, texts: dict[str, str]) -> str:
@@ -105,5 +139,8 @@ def draw(kept: Kept) -> None:
 
 if __name__ == "__main__":
     for kept in KEPT:
-        draw(kept)
-    DOCUMENT.write_text(filled(DOCUMENT.read_text(), blocks()))
+        if kept.figures:
+            draw(kept)
+    texts = blocks()
+    for document in DOCUMENTS:
+        document.write_text(filled(document.read_text(), texts))
