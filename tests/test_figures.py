@@ -1,6 +1,7 @@
 """Figures: that they draw whatever results hold, and that the lines are the numbers they claim to be."""
 
 import io
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,10 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from greedyac.analysis.figures import COLOURS, learning_curves
+from greedyac.analysis.compare import Comparison, Profile
+from greedyac.analysis.figures import COLOURS, in_lines, intervals, learning_curves, profiles, sensitivity, variance
+from greedyac.analysis.grid import Grid
+from greedyac.analysis.stats import Interval
 from greedyac.training.rows import SCHEMA
 
 Curve = Sequence[float | None]
@@ -172,3 +176,77 @@ def test_more_agents_than_colours_are_all_drawn() -> None:
     [panel] = learning_curves(frame(*(row(agent, "Pendulum-CA", FALLING) for agent in agents))).axes
     for agent in agents:
         mean_line(panel, agent)
+
+
+LONG = "greedy-ac[entropy_estimator=exact,proposal_policy=truncated-gaussian]"
+
+
+def grid(agent: str, env: str, values: Sequence[Sequence[float]], **axes: tuple[float, ...]) -> Grid:
+    """A full grid over these axes, of which the last varies fastest."""
+    hypers = tuple(dict(zip(axes, point, strict=True)) for point in itertools.product(*axes.values()))
+    runs = np.array(values, np.float64)
+    names = tuple(str(point) for point in hypers)
+    return Grid(agent, env, axes, names, hypers, tuple(range(runs.shape[1])), runs, np.zeros(runs.shape, np.bool_), 0)
+
+
+def test_a_label_has_a_line_for_each_option() -> None:
+    assert in_lines("sac") == "sac"
+    assert in_lines(LONG) == "greedy-ac\n[entropy_estimator=exact,\nproposal_policy=truncated-gaussian]"
+    assert in_lines("sac over random") == "sac\nover random"
+
+
+def test_without_lines_all_agents_share_a_panel() -> None:
+    """The other hyperparameter is at its best at each point: 4 of 4 and 0, 7 of 7 and 1."""
+    grids = [
+        grid("sac", "Pendulum-CA", [[1, 3], [2, 6]], entropy_scale=(0.1, 10.0)),
+        grid(LONG, "Pendulum-CA", [[4, 4], [0, 0], [6, 8], [1, 1]], entropy_scale=(0.1, 10.0), discount=(0.5, 0.9)),
+        grid("sac", "Acrobot-CA", [[5, 5], [6, 6]], entropy_scale=(1.0, 10.0)),
+    ]
+    figure = sensitivity(grids, "entropy_scale")
+    drawn(figure)
+    assert [panel.get_title() for panel in figure.axes] == ["Pendulum-CA", "Acrobot-CA"]
+    told = [[line.get_ydata() for line in panel.lines] for panel in figure.axes]
+    np.testing.assert_array_equal(told[0], [[2, 4], [4, 7]])
+    np.testing.assert_array_equal(told[1], [[5, 6]])
+    edges = [np.asarray(area.get_paths()[0].vertices) for area in figure.axes[0].collections]
+    # Of two runs the standard error is half of their difference.
+    assert [(float(edge[:, 1].min()), float(edge[:, 1].max())) for edge in edges] == [(1, 6), (4, 8)]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["sac", LONG]
+
+
+@pytest.mark.parametrize("figure", ["intervals", "variance", "sensitivity", "profiles"])
+def test_long_labels_leave_room_for_the_panels(figure: str) -> None:
+    agents = [LONG, "sac", LONG.replace("exact", "score")]
+    names = [f"{first} over {second}" for first, second in itertools.combinations(agents, 2)]
+    grids = [
+        grid(agent, env, [[0, 1], [2, 3], [4, 4], [7, 5]], critic_step_size=(0.1, 1.0), entropy_scale=(0.1, 1.0))
+        for agent in agents
+        for env in ("Acrobot-CA", "Pendulum-CA")
+    ]
+    steps = np.linspace(0, 1, 5)
+    comparison = Comparison(
+        "env",
+        "continuous",
+        ("Acrobot-CA",),
+        {"Acrobot-CA": 2},
+        False,
+        dict.fromkeys(agents, Interval(0, 0, 0)),
+        [],
+        [Profile(agent, steps, steps, steps, steps) for agent in agents],
+    )
+    made = {
+        "intervals": lambda: intervals({"actions": {name: Interval(0.5, 0.2, 0.8) for name in names}}, "probability"),
+        "variance": lambda: variance(grids),
+        "sensitivity": lambda: sensitivity(grids, "critic_step_size"),
+        "profiles": lambda: profiles([comparison]),
+    }[figure]()
+    drawn(made)
+    whole = made.bbox
+    for panel in made.axes:
+        assert panel.get_position().width * made.get_figwidth() > 2
+        outside = panel.get_tightbbox()
+        assert outside is not None
+        assert outside.x0 >= whole.x0 - 1
+        assert outside.x1 <= whole.x1 + 1
+    heights = [panel.yaxis.label.get_window_extent() for panel in made.axes if panel.get_ylabel()]
+    assert all(above.y0 > below.y1 for above, below in itertools.pairwise(heights))

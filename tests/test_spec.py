@@ -130,6 +130,10 @@ OURS: dict[str, list[tuple[str, str, Grid, dict[str, Any]]]] = {
         *(("greedy-ac", "CA", TAUS, {"entropy_estimator": name}) for name in ("score", "exact", "released")),
         ("greedy-ac", "CA", TAUS, TRUNCATED),
     ],
+    "entropy-estimators-extended": [
+        ("greedy-ac", "CA", ENTROPY, {"entropy_estimator": "score"}),
+        ("greedy-ac", "CA", ENTROPY, TRUNCATED),
+    ],
     "sensitivity-reduced": [("greedy-ac", "CA", REDUCED | ENTROPY, ESTIMATOR), ("sac", "CA", REDUCED | ENTROPY, {})],
     "sac-ablation-reduced": [
         ("sac", "CA", REDUCED | ENTROPY, {}),
@@ -399,6 +403,7 @@ def cases_of(cells: list[tuple[str, str, Grid, dict[str, Any]]], steps: int) -> 
     ("name", "steps", "seeds", "count"),
     [
         ("entropy-estimators", 60_000, 5, 180),
+        ("entropy-estimators-extended", 60_000, 10, 300),
         ("sensitivity-reduced", 50_000, 3, 1350),
         ("sac-ablation-reduced", 50_000, 3, 675 + 405 + 243),
     ],

@@ -18,8 +18,8 @@ from matplotlib.ticker import EngFormatter, NullFormatter, NullLocator
 from greedyac.analysis.compare import Comparison
 from greedyac.analysis.grid import Grid
 from greedyac.analysis.load import curves_of, with_values
-from greedyac.analysis.sensitivity import line_axis, pair_means, sensitivity_curves, shares_of
-from greedyac.analysis.stats import Band, Floats, Interval, band_of, tolerance
+from greedyac.analysis.sensitivity import best_settings, line_axis, pair_means, sensitivity_curves, shares_of
+from greedyac.analysis.stats import Band, Floats, Interval, band_of, standard_error, tolerance
 from greedyac.hypers import show
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -40,6 +40,18 @@ TWO_COLUMNS, ONE_COLUMN = 28, 56
 def axis_name(hyper: str) -> str:
     """A hyperparameter's name for an axis: `critic step size α`."""
     return f"{hyper.replace('_', ' ')} {SYMBOLS.get(hyper, '')}".rstrip()
+
+
+def in_lines(label: str) -> str:
+    """A label beside a panel, an agent's or that of two of them, with a line for each of its options."""
+    return label.replace(" over ", "\nover ").replace("[", "\n[").replace(",", ",\n")
+
+
+def _room_for(labels: Sequence[str]) -> tuple[float, float]:
+    """Width and height in inches that labels below each other take, at least those of short ones."""
+    lines = [label.split("\n") for label in labels]
+    longest = max(len(line) for label in lines for line in label)
+    return max(1.5, 0.4 + 0.085 * longest), len(labels) * max(0.45, 0.2 * max(map(len, lines)))
 
 
 def styles_of(agents: Sequence[str]) -> dict[str, tuple[str, Any]]:
@@ -152,13 +164,18 @@ def _matrix_of_panels(
         else:
             panel.text(0.5, 0.5, "no complete settings", ha="center", transform=panel.transAxes)
     for row, agent in enumerate(agents):
-        axes[row, 0].set_ylabel(f"{agent}\naverage return", fontsize=9)
+        axes[row, 0].set_ylabel(f"{in_lines(agent)}\naverage return", fontsize=9)
     return figure, panels, agents, envs
 
 
 def sensitivity(grids: Sequence[Grid], across: str) -> Figure:
-    """Agents in rows, environments in columns: a line per entropy scale over one hyperparameter, the others at best."""
+    """Agents in rows, environments in columns: a line per entropy scale over one hyperparameter, the others at best.
+
+    Where nothing has lines, all agents of an environment share a panel.
+    """
     drawn = [grid for grid in grids if across in grid.axes]
+    if not any(line_axis(grid, across) for grid in drawn):
+        return _sensitivity_of_all(drawn, across)
     figure, panels, _, _ = _matrix_of_panels(drawn)
     colours, labelled = _line_colours(drawn, across), dict[str, Artist]()
     for grid in drawn:
@@ -171,6 +188,30 @@ def sensitivity(grids: Sequence[Grid], across: str) -> Figure:
             labelled[name] = line
         _place_on(panel, points)
         panel.set_xlabel(axis_name(across), fontsize=9)
+    _legend_at_the_foot(figure, labelled)
+    return figure
+
+
+def _sensitivity_of_all(grids: Sequence[Grid], across: str) -> Figure:
+    """A panel per environment: each agent's mean ± standard error over one hyperparameter, the others at their best."""
+    agents, envs = (
+        list(dict.fromkeys(names)) for names in zip(*((grid.agent, grid.env) for grid in grids), strict=True)
+    )
+    styles, labelled = styles_of(agents), dict[str, Artist]()
+    figure = Figure(figsize=(3.9 * len(envs) + 0.6, 3.6), dpi=150, layout="constrained")
+    panels = dict(zip(envs, figure.subplots(1, len(envs), squeeze=False)[0], strict=True))
+    for grid in grids:
+        panel, (colour, dashes) = panels[grid.env], styles[grid.agent]
+        best = best_settings(grid, across, None, grid.means)[0]
+        means, errors, points = grid.means[best], standard_error(grid.values[best].T), grid.axes[across]
+        [line] = panel.plot(points, means, color=colour, linestyle=dashes, marker="o", markersize=4, linewidth=1.8)
+        panel.fill_between(points, means - errors, means + errors, color=colour, alpha=0.15, linewidth=0)
+        labelled[grid.agent] = line
+    for env, panel in panels.items():
+        _dress(panel, env)
+        _place_on(panel, sorted({point for grid in grids if grid.env == env for point in grid.axes[across]}))
+        panel.set_xlabel(axis_name(across), fontsize=9)
+    panels[envs[0]].set_ylabel("average return (mean ± standard error)", fontsize=9)
     _legend_at_the_foot(figure, labelled)
     return figure
 
@@ -219,7 +260,8 @@ def variance(grids: Sequence[Grid]) -> Figure:
     agents, envs = (
         list(dict.fromkeys(names)) for names in zip(*((grid.agent, grid.env) for grid in grids), strict=True)
     )
-    figure = Figure(figsize=(4.2 * len(envs) + 0.6, 0.55 * len(agents) + 1.9), dpi=150, layout="constrained")
+    width, height = _room_for([in_lines(agent) for agent in agents])
+    figure = Figure(figsize=(3.8 * len(envs) + width, height + 2.1), dpi=150, layout="constrained")
     panels = dict(zip(envs, figure.subplots(1, len(envs), squeeze=False, sharey=True)[0], strict=True))
     names = list(dict.fromkeys(name for grid in grids for name in named_shares(grid)))
     mains, others = ([name for name in names if (" × " in name) is joint] for joint in (False, True))
@@ -228,7 +270,9 @@ def variance(grids: Sequence[Grid]) -> Figure:
     for grid in grids:
         left = 0.0
         for name, share in named_shares(grid).items():
-            panels[grid.env].barh(grid.agent, share, 0.8, left, color=colours[name], edgecolor="white", linewidth=0.5)
+            panels[grid.env].barh(
+                in_lines(grid.agent), share, 0.8, left, color=colours[name], edgecolor="white", linewidth=0.5
+            )
             left += share
     for env, panel in panels.items():
         _dress(panel, env)
@@ -313,7 +357,9 @@ def intervals(groups: Mapping[str, Mapping[str, Interval]], label: str, marked: 
     """Panels side by side, each with a line per name: an estimate and its interval."""
     names = list(dict.fromkeys(name for group in groups.values() for name in group))
     styles = styles_of(names)
-    figure = Figure(figsize=(4.2 * len(groups) + 1.5, 0.45 * len(names) + 1.3), dpi=150, layout="constrained")
+    labels = [in_lines(name) for name in names]
+    width, height = _room_for(labels)
+    figure = Figure(figsize=(4.2 * len(groups) + width, height + 1.3), dpi=150, layout="constrained")
     for panel, (title, group) in zip(
         figure.subplots(1, len(groups), squeeze=False, sharey=True)[0], groups.items(), strict=True
     ):
@@ -323,7 +369,7 @@ def intervals(groups: Mapping[str, Mapping[str, Interval]], label: str, marked: 
                 one, (colour, _) = group[name], styles[name]
                 panel.plot([one.low, one.high], [place, place], color=colour, linewidth=5, alpha=0.4)
                 panel.plot(one.estimate, place, "o", color=colour)
-        panel.set_yticks(range(len(names)), names)
+        panel.set_yticks(range(len(names)), labels)
         panel.set_ylim(len(names) - 0.5, -0.5)
         panel.set_xlabel(label)
         if marked is not None:  # half of a probability
@@ -344,6 +390,6 @@ def profiles(comparisons: Sequence[Comparison]) -> Figure:
             panel.fill_between(one.thresholds, one.low, one.high, color=colour, alpha=0.2, linewidth=0)
         panel.set_xlabel("normalised score")
         panel.set_ylim(-0.02, 1.02)
-        panel.legend(frameon=False, fontsize=9)
+        _legend_below(panel)
     figure.axes[0].set_ylabel("share of runs above the score")
     return figure

@@ -50,13 +50,14 @@ def _sensitivity(found: Analysis, kind: str) -> Iterator[Picture]:
     grids = [grid for grid in found.swept if kind_of(grid.env) == kind]
     axes = sorted({name for grid in grids for name in grid.axes})
     for name in axes:
+        lined = [grid for grid in grids if name in grid.axes and line_axis(grid, name)]
+        others, means = (" but that of the lines", "means") if lined else ("", "means ± standard errors")
         yield Picture(
             f"sensitivity_{kind}_{name}",
-            f"Average return over the {figures.axis_name(name)}, every other hyperparameter but that of the lines at "
-            "its best for each point; means over the runs that all settings have.",
+            f"Average return over the {figures.axis_name(name)}, every other hyperparameter{others} at its best for "
+            f"each point; {means} over the runs that all settings have.",
             figures.sensitivity(grids, name),
         )
-        lined = [grid for grid in grids if name in grid.axes and line_axis(grid, name)]
         if lined:
             yield Picture(
                 f"region_{kind}_{name}",
