@@ -36,7 +36,7 @@ VanillaAC  DA  1e-1  1e-3  1e-2
 SAC        DA  10    1e-5  10
 """
 PUBLISHED = {
-    "greedy-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
+    "greedy-ac": {"proposal_policy": "gaussian", "entropy_estimator": "released", "discrete_critic": "index"},
     "vanilla-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
     "sac": {"soft_target": "released", "discrete_critic": "index"},
 }

@@ -103,10 +103,11 @@ ENTROPY: Grid = {"entropy_scale": (1e-3, 1e-2, 0.1, 1, 10)}
 BETA: Grid = {"entropy_step_size": (1e-4, 1e-3, 1e-2)}
 FULL = CRITIC | ACTOR | ENTROPY
 INDEX, ESTIMATOR = {"discrete_critic": "index"}, {"entropy_estimator": "released"}
+GAUSSIAN = {"proposal_policy": "gaussian"}
 SOFT, AUTOMATIC = {**INDEX, "soft_target": "released"}, {"automatic_entropy": True}
 SWEEPS: dict[str, list[tuple[str, str, Grid, dict[str, Any]]]] = {
     "sweep-ca": [
-        ("greedy-ac", "CA", FULL, ESTIMATOR),
+        ("greedy-ac", "CA", FULL, GAUSSIAN | ESTIMATOR),
         ("vanilla-ac", "CA", FULL, ESTIMATOR),
         ("sac", "CA", FULL, {}),
     ],
@@ -127,14 +128,17 @@ REDUCED = CRITIC | {"actor_step_size_scale": (0.1, 1, 10)}
 TRUNCATED = {"proposal_policy": "truncated-gaussian", "entropy_estimator": "exact"}
 OURS: dict[str, list[tuple[str, str, Grid, dict[str, Any]]]] = {
     "entropy-estimators": [
-        *(("greedy-ac", "CA", TAUS, {"entropy_estimator": name}) for name in ("score", "exact", "released")),
+        *(("greedy-ac", "CA", TAUS, GAUSSIAN | {"entropy_estimator": name}) for name in ("score", "exact", "released")),
         ("greedy-ac", "CA", TAUS, TRUNCATED),
     ],
     "entropy-estimators-extended": [
-        ("greedy-ac", "CA", ENTROPY, {"entropy_estimator": "score"}),
+        ("greedy-ac", "CA", ENTROPY, GAUSSIAN | {"entropy_estimator": "score"}),
         ("greedy-ac", "CA", ENTROPY, TRUNCATED),
     ],
-    "sensitivity-reduced": [("greedy-ac", "CA", REDUCED | ENTROPY, ESTIMATOR), ("sac", "CA", REDUCED | ENTROPY, {})],
+    "sensitivity-reduced": [
+        ("greedy-ac", "CA", REDUCED | ENTROPY, GAUSSIAN | ESTIMATOR),
+        ("sac", "CA", REDUCED | ENTROPY, {}),
+    ],
     "sac-ablation-reduced": [
         ("sac", "CA", REDUCED | ENTROPY, {}),
         ("sac", "CA", REDUCED | BETA, AUTOMATIC),

@@ -39,7 +39,7 @@ _ACROSS_ENVIRONMENTS: dict[str, dict[str, Row]] = {
     "vanilla-ac": {"CA": (2.0, 1e-3, 1e-3), "DA": (0.1, 1e-3, 1e-2)},
 }
 _PUBLISHED: dict[str, dict[str, Any]] = {
-    "greedy-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
+    "greedy-ac": {"proposal_policy": "gaussian", "entropy_estimator": "released", "discrete_critic": "index"},
     "sac": {"soft_target": "released", "discrete_critic": "index"},
     "vanilla-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
 }
