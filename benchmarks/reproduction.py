@@ -114,6 +114,7 @@ class Kept(NamedTuple):
 KEPT = (
     Kept("per-env", "paper/per-env", results_table, {"learning_curves_by_env": "per-env"}),
     Kept("per-env", "paper/per-env-corrected", slips_table, {"learning_curves_by_env": "per-env-corrected"}),
+    Kept("per-env", "paper/open-choices", choices_table, {}),
     Kept("across-env", "paper/across-env", results_table, {"learning_curves_by_env": "across-env"}),
 )
 
