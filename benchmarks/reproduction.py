@@ -13,10 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import polars as pl
+
 from greedyac.analysis.compare import differences
 from greedyac.analysis.load import load
 from greedyac.analysis.report import Analysis, analyse
-from greedyac.analysis.stats import mean_interval
+from greedyac.analysis.stats import Interval, mean_interval
 from greedyac.analysis.words import brief, with_interval
 from greedyac.cli import main
 
@@ -60,8 +62,8 @@ def slips_table(found: Analysis) -> Iterator[str]:
 
 
 def choices_table(found: Analysis) -> Iterator[str]:
-    """Every choice that the paper leaves open, beside the one that `paper/per-env` makes."""
-    yield "| choice | environment | agent | as in `per-env` | with this choice | final in `per-env` | final | seeds |"
+    """Every choice that was tried beside the one that `paper/per-env` makes, and the differences it makes."""
+    yield "| choice | environment | agent | in `per-env` | with this choice | difference | of final returns | seeds |"
     yield "|---|---|---|---|---|---|---|---|"
     usual, told = "discrete_critic=index", {}
     for one in found.chosen("env"):
@@ -71,11 +73,35 @@ def choices_table(found: Analysis) -> Iterator[str]:
         told[choice, env, agent] = one.runs
     for choice, env, agent in sorted(told, key=lambda place: place[0] != "start=zero"):
         if choice != usual:
-            both = told[usual, env, agent], told[choice, env, agent]
-            averages = " | ".join(with_interval(mean_interval(runs["value"].to_numpy())) for runs in both)
-            finals = " | ".join(brief(runs["final_value"].to_numpy().mean()) for runs in both)
-            assert both[0]["seed"].sort().equals(both[1]["seed"].sort())
-            yield f"| `{choice}` | {env} | {agent} | {averages} | {finals} | {both[0].height} |"
+            first, second = told[choice, env, agent], told[usual, env, agent]
+            means = " | ".join(brief(runs["value"].to_numpy().mean()) for runs in (second, first))
+            apart = " | ".join(with_interval(paired(first, second, column)) for column in ("value", "final_value"))
+            yield f"| `{choice}` | {env} | {agent} | {means} | {apart} | {first.height} |"
+
+
+def paired(first: pl.DataFrame, second: pl.DataFrame, column: str) -> Interval:
+    """The mean of the differences between runs of the same seeds."""
+    both = first.select("seed", column).join(second.select("seed", column), on="seed", validate="1:1")
+    assert both.height == first.height == second.height
+    return mean_interval((both[column] - both[f"{column}_right"]).to_numpy())
+
+
+def losses_table() -> Iterator[str]:
+    """What one setting for all environments costs each agent on each of them, and GreedyAC more than VanillaAC."""
+    yield "| environment | greedy-ac | sac | vanilla-ac | greedy-ac − vanilla-ac |"
+    yield "|---|---|---|---|---|"
+    tuned, across = (
+        {(one.env, one.choice.agent): one.runs.sort("seed") for one in analysed(name, f"paper/{name}").chosen("env")}
+        for name in ("per-env", "across-env")
+    )
+    for env in dict.fromkeys(env for env, _ in tuned):
+        lost = {
+            agent: tuned[env, agent].with_columns(pl.col("value") - across[env, agent]["value"])
+            for agent in ("greedy-ac", "sac", "vanilla-ac")
+        }
+        told = [paired(tuned[env, agent], across[env, agent], "value") for agent in lost]
+        told.append(paired(lost["greedy-ac"], lost["vanilla-ac"], "value"))
+        yield f"| {env} | {' | '.join(map(with_interval, told))} |"
 
 
 def estimators_table(found: Analysis) -> Iterator[str]:
@@ -121,7 +147,8 @@ KEPT = (
 
 def blocks() -> dict[str, str]:
     """Every table of the docs by its name."""
-    return {kept.name: "\n".join(kept.table(analysed(kept.store, kept.study))) for kept in KEPT}
+    made = {kept.name: kept.table(analysed(kept.store, kept.study)) for kept in KEPT} | {"losses": losses_table()}
+    return {name: "\n".join(lines) for name, lines in made.items()}
 
 
 def filled(document: str, texts: dict[str, str]) -> str:

@@ -15,7 +15,16 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from greedyac.analysis.compare import Comparison, Profile
-from greedyac.analysis.figures import COLOURS, in_lines, intervals, learning_curves, profiles, sensitivity, variance
+from greedyac.analysis.figures import (
+    COLOURS,
+    divergence,
+    in_lines,
+    intervals,
+    learning_curves,
+    profiles,
+    sensitivity,
+    variance,
+)
 from greedyac.analysis.grid import Grid
 from greedyac.analysis.stats import Interval
 from greedyac.training.rows import SCHEMA
@@ -214,7 +223,7 @@ def test_without_lines_all_agents_share_a_panel() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["sac", LONG]
 
 
-@pytest.mark.parametrize("figure", ["intervals", "variance", "sensitivity", "profiles"])
+@pytest.mark.parametrize("figure", ["intervals", "variance", "sensitivity", "one panel", "divergence", "profiles"])
 def test_long_labels_leave_room_for_the_panels(figure: str) -> None:
     agents = [LONG, "sac", LONG.replace("exact", "score")]
     names = [f"{first} over {second}" for first, second in itertools.combinations(agents, 2)]
@@ -238,15 +247,22 @@ def test_long_labels_leave_room_for_the_panels(figure: str) -> None:
         "intervals": lambda: intervals({"actions": {name: Interval(0.5, 0.2, 0.8) for name in names}}, "probability"),
         "variance": lambda: variance(grids),
         "sensitivity": lambda: sensitivity(grids, "critic_step_size"),
+        "one panel": lambda: sensitivity([grid(LONG, "Acrobot-CA", [[0, 1], [2, 3]], discount=(0.1, 1.0))], "discount"),
+        "divergence": lambda: divergence(grids),
         "profiles": lambda: profiles([comparison]),
     }[figure]()
     drawn(made)
     whole = made.bbox
-    for panel in made.axes:
-        assert panel.get_position().width * made.get_figwidth() > 2
-        outside = panel.get_tightbbox()
-        assert outside is not None
-        assert outside.x0 >= whole.x0 - 1
-        assert outside.x1 <= whole.x1 + 1
-    heights = [panel.yaxis.label.get_window_extent() for panel in made.axes if panel.get_ylabel()]
-    assert all(above.y0 > below.y1 for above, below in itertools.pairwise(heights))
+    assert all(panel.get_position().width * made.get_figwidth() > 2 for panel in made.axes[: len(grids)])
+    for box in (
+        *(panel.get_tightbbox() for panel in made.axes),
+        *(legend.get_window_extent() for legend in made.legends),
+    ):
+        assert box is not None
+        assert whole.x0 - 1 <= box.x0 < box.x1 <= whole.x1 + 1
+        assert whole.y0 - 1 <= box.y0 < box.y1 <= whole.y1 + 1
+    left = made.axes[: 2 * len(agents) : 2] if figure in ("sensitivity", "divergence") else made.axes[:1]
+    ticks = sorted((tick.get_window_extent() for tick in made.axes[0].get_yticklabels()), key=lambda box: -box.y0)
+    labels = [panel.yaxis.label.get_window_extent() for panel in left]
+    for boxes in (ticks, labels):
+        assert all(above.y0 >= below.y1 for above, below in itertools.pairwise(boxes))

@@ -211,15 +211,16 @@ def _sensitivity_of_all(grids: Sequence[Grid], across: str) -> Figure:
         _dress(panel, env)
         _place_on(panel, sorted({point for grid in grids if grid.env == env for point in grid.axes[across]}))
         panel.set_xlabel(axis_name(across), fontsize=9)
-    panels[envs[0]].set_ylabel("average return (mean ± standard error)", fontsize=9)
+    panels[envs[0]].set_ylabel("average return\n(mean ± standard error)", fontsize=9)
     _legend_at_the_foot(figure, labelled)
     return figure
 
 
 def _legend_at_the_foot(figure: Figure, labelled: Mapping[str, Artist]) -> None:
-    """A legend for all panels, in as many columns as the figure is wide."""
+    """A legend for all panels, in as many columns as the figure is wide; it is widened if it has no room for one."""
     inches = 0.6 + 0.075 * max(map(len, labelled))  # of a label with its line
-    columns = max(1, int(figure.get_figwidth() / inches))
+    figure.set_figwidth(max(figure.get_figwidth(), inches))
+    columns = int(figure.get_figwidth() / inches)
     figure.legend(
         list(labelled.values()), list(labelled), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
     )
@@ -321,7 +322,7 @@ def divergence(grids: Sequence[Grid]) -> Figure:
         panel = panels[grid.agent, grid.env]
         left = bool(panel.get_ylabel())
         image = _heat_map(panel, grid, first, second, grid.diverged.mean(axis=1), "Oranges", (0, 1))
-        panel.set_ylabel(f"{grid.agent}\n{axis_name(first)}" if left else axis_name(first), fontsize=9)
+        panel.set_ylabel(f"{in_lines(grid.agent)}\n{axis_name(first)}" if left else axis_name(first), fontsize=9)
     figure.colorbar(image, ax=figure.axes, label="share of runs that diverged")
     return figure
 

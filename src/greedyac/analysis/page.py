@@ -164,8 +164,8 @@ def _sensitivity(found: Analysis, tables: Mapping[str, pl.DataFrame], data: Mapp
     if "regions" in tables:
         words = (
             "Sensitivity regions: mean height of the band between the entropy scales' lines (width), and the mean of "
-            "these lines (level), as return and in scores. Noise makes the width larger; for the held-out width, lines "
-            "are chosen on one half of the seeds and judged by the other."
+            "these lines (level), as return and in scores. Noise makes the width larger, and the held-out width "
+            "smaller, for which lines are chosen on one half of the seeds and judged by the other."
         )
         body += _table(tables["regions"], words)
     if "measures" in tables:

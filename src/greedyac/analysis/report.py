@@ -110,8 +110,8 @@ TABLES = {
     "settings": "mean average return of every setting over the seeds that all have",
     "sensitivity_curves": "the same over one hyperparameter, the others but that of the lines at their best",
     "regions": "mean height of the band between the lines (width), which noise makes larger; the same with lines "
-    "chosen by one half of the seeds and judged by the other (held-out width); the mean of these lines (level); as "
-    "return and in scores",
+    "chosen by one half of the seeds and judged by the other (held-out width), which noise makes smaller; the mean of "
+    "these lines (level); as return and in scores",
     "near_best": "shares of settings within 5, 10, 25 % of |best| of the best mean, the agent's own and any agent's",
     "variance_shares": "functional ANOVA of the mean returns over full grids",
     "measures": "mean score over all settings, Φ and effective dimensionality, over the environments of a kind, by two "
