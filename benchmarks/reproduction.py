@@ -142,6 +142,18 @@ KEPT = (
     Kept("per-env", "paper/per-env-corrected", slips_table, {"learning_curves_by_env": "per-env-corrected"}),
     Kept("per-env", "paper/open-choices", choices_table, {}),
     Kept("across-env", "paper/across-env", results_table, {"learning_curves_by_env": "across-env"}),
+    Kept(
+        "entropy-estimators",
+        "paper/entropy-estimators",
+        estimators_table,
+        {"sensitivity_continuous_entropy_scale": "entropy-estimators"},
+    ),
+    Kept(
+        "entropy-estimators",
+        "paper/entropy-estimators-extended",
+        estimators_table,
+        {"sensitivity_continuous_entropy_scale": "entropy-estimators-extended"},
+    ),
 )
 
 
