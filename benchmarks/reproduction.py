@@ -142,6 +142,7 @@ KEPT = (
     Kept("per-env", "paper/per-env-corrected", slips_table, {"learning_curves_by_env": "per-env-corrected"}),
     Kept("per-env", "paper/open-choices", choices_table, {}),
     Kept("across-env", "paper/across-env", results_table, {"learning_curves_by_env": "across-env"}),
+    Kept("across-env", "paper/across-env-corrected", slips_table, {}),
     Kept(
         "entropy-estimators",
         "paper/entropy-estimators",
