@@ -146,12 +146,16 @@ def _place_on(panel: Axes, values: Sequence[float]) -> None:
     panel.xaxis.set_minor_formatter(NullFormatter())
 
 
+def _agents_and_envs(grids: Sequence[Grid]) -> tuple[list[str], list[str]]:
+    """Who is drawn, and where, each once and in order."""
+    return list(dict.fromkeys(grid.agent for grid in grids)), list(dict.fromkeys(grid.env for grid in grids))
+
+
 def _matrix_of_panels(
     grids: Sequence[Grid], height: float = 2.6, share: bool = True
 ) -> tuple[Figure, dict[tuple[str, str], Axes], list[str], list[str]]:
     """A figure with agents in rows and environments in columns, and the panels that have a grid."""
-    agents = list(dict.fromkeys(grid.agent for grid in grids))
-    envs = list(dict.fromkeys(grid.env for grid in grids))
+    agents, envs = _agents_and_envs(grids)
     figure = Figure(figsize=(3.3 * len(envs) + 1.2, height * len(agents) + 0.5), dpi=150, layout="constrained")
     axes = figure.subplots(len(agents), len(envs), squeeze=False, sharey="col" if share else False)
     there = {(grid.agent, grid.env) for grid in grids}
@@ -194,9 +198,7 @@ def sensitivity(grids: Sequence[Grid], across: str) -> Figure:
 
 def _sensitivity_of_all(grids: Sequence[Grid], across: str) -> Figure:
     """A panel per environment: each agent's mean ± standard error over one hyperparameter, the others at their best."""
-    agents, envs = (
-        list(dict.fromkeys(names)) for names in zip(*((grid.agent, grid.env) for grid in grids), strict=True)
-    )
+    agents, envs = _agents_and_envs(grids)
     styles, labelled = styles_of(agents), dict[str, Artist]()
     figure = Figure(figsize=(3.9 * len(envs) + 0.6, 3.6), dpi=150, layout="constrained")
     panels = dict(zip(envs, figure.subplots(1, len(envs), squeeze=False)[0], strict=True))
@@ -258,9 +260,7 @@ def regions(grids: Sequence[Grid], across: str) -> Figure:
 
 def variance(grids: Sequence[Grid]) -> Figure:
     """One panel per environment: how much of the variance over the grid each set of hyperparameters explains."""
-    agents, envs = (
-        list(dict.fromkeys(names)) for names in zip(*((grid.agent, grid.env) for grid in grids), strict=True)
-    )
+    agents, envs = _agents_and_envs(grids)
     width, height = _room_for([in_lines(agent) for agent in agents])
     figure = Figure(figsize=(3.8 * len(envs) + width, height + 2.1), dpi=150, layout="constrained")
     panels = dict(zip(envs, figure.subplots(1, len(envs), squeeze=False, sharey=True)[0], strict=True))
