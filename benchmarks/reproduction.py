@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import polars as pl
 
-from greedyac.analysis.compare import differences
 from greedyac.analysis.load import load
 from greedyac.analysis.report import Analysis, analyse
 from greedyac.analysis.stats import Interval, mean_interval
@@ -27,7 +26,8 @@ DOCUMENTS = (ROOT / "docs/reproduction.md", ROOT / "docs/entropy.md")
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 STUCK = -800
 """A final return below this, where an episode that never reaches the goal has −1,000; on Pendulum there is no goal."""
-SLIPS = {"entropy_estimator=released", "soft_target=released"}
+SLIPS = ("entropy_estimator", "soft_target")
+"""Hyperparameters that are `released` where an agent is as the published code has it."""
 
 
 @cache
@@ -52,13 +52,16 @@ def slips_table(found: Analysis) -> Iterator[str]:
     """Every agent with a slip put right, less the same as published."""
     yield "| environment | agent | as published | put right | difference | of final returns | seeds |"
     yield "|---|---|---|---|---|---|---|"
-    means = {(one.env, one.choice.agent): one.runs["value"].mean() for one in found.chosen("env")}
-    for one in differences(found.chosen("env")):
-        agent, _, slip = one.second.rstrip("]").partition("[")
-        if one.first == agent and slip in SLIPS:
-            right, published = (brief(means[one.env, name]) for name in (one.first, one.second))  # type: ignore[arg-type]
-            apart = f"{with_interval(one.average_return)} | {with_interval(one.final_return)}"  # type: ignore[arg-type]
-            yield f"| {one.env} | {agent} | {published} | {right} | {apart} | {one.runs} |"
+    told = {}
+    for one in found.chosen("env"):
+        published = "released" in (one.choice.hypers.get(name) for name in SLIPS)
+        told[one.env, one.choice.agent.partition("[")[0], published] = one.runs
+    for env, agent, published in told:
+        if published and (env, agent, False) in told:
+            right, wrong = told[env, agent, False], told[env, agent, True]
+            means = " | ".join(brief(runs["value"].to_numpy().mean()) for runs in (wrong, right))
+            apart = " | ".join(with_interval(paired(right, wrong, column)) for column in ("value", "final_value"))
+            yield f"| {env} | {agent} | {means} | {apart} | {right.height} |"
 
 
 def choices_table(found: Analysis) -> Iterator[str]:

@@ -86,8 +86,10 @@ def test_what_only_some_settings_have() -> None:
     learner = make_agent("sac", {"automatic_entropy": True})
     tuned = learner.diagnose(state._replace(log_entropy_scale=jnp.float32(-2.0)), OBSERVATION)["entropy_scale"]
     assert float(tuned) == pytest.approx(math.exp(-2.0), rel=1e-5)
-    _, truncated = told("greedy-ac", "Pendulum-CA", proposal_policy="truncated-gaussian")
+    _, truncated = told("greedy-ac", "Pendulum-CA")
     assert truncated["proposal_entropy"] < math.log(4.0) + 1e-6  # at most that of the uniform
+    _, clipped = told("greedy-ac", "Pendulum-CA", proposal_policy="gaussian")
+    assert clipped["proposal_entropy"] == clipped["actor_entropy"]
     _, many = told("greedy-ac", "Pendulum-DA", elite_fraction=0.9)  # three actions are too many for the greedy one
     assert many["proposal_entropy"] == many["actor_entropy"]
     assert told("random", "Pendulum-CA")[1] == {}

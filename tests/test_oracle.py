@@ -22,7 +22,7 @@ TOLERANCE = 2e-6  # the largest differences measured: 6e-8 after one update, 4e-
 SQUASHED_TOLERANCE = {1: 2e-6, 5: 1e-3, 20: 1e-3}
 """Where a gradient vanishes, Adam makes whole steps of its rounding. Measured: 6e-8, 4e-4, 4e-4."""
 CHOICES = {
-    "greedy-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
+    "greedy-ac": {"proposal_policy": "gaussian", "entropy_estimator": "released", "discrete_critic": "index"},
     "vanilla-ac": {"entropy_estimator": "released", "discrete_critic": "index"},
     "sac": {"soft_target": "released", "discrete_critic": "index"},
 }

@@ -103,7 +103,7 @@ def some_updates() -> tuple[Numbers, Numbers, Numbers]:
     for update in range(UPDATES):
         action, continues = normal(32, 1).clip(-2, 2), (rng.random((32, 1)) < 0.8).astype(np.float32)
         parts = normal(32, 3), action, normal(32, 1) - 3, normal(32, 3), continues
-        next_noise, proposal_noise = normal(32, 1), normal(30, 32, 1)
+        next_noise, proposal_noise = normal(32, 1), rng.random((30, 32, 1), np.float32)
         given |= {f"{update} rows": np.concatenate(parts, 1)}
         given |= {f"{update} next": next_noise, f"{update} proposal": proposal_noise}
         observation, _, reward, next_observation, _ = parts

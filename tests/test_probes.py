@@ -41,7 +41,7 @@ CASES = {
     for agent in ENTROPY_SCALE
     for kind in ("continuous", "heads", "index")
 } | {
-    "greedy-ac-truncated": Case("greedy-ac", {"proposal_policy": "truncated-gaussian"}, FiveProbes()),
+    "greedy-ac-clipped": Case("greedy-ac", {"proposal_policy": "gaussian", "entropy_estimator": "score"}, FiveProbes()),
     "greedy-ac-average": Case("greedy-ac", {"proposal_update": "average"}, FiveProbes()),
     "greedy-ac-25-actions": Case("greedy-ac", {"proposal_samples": 10}, ManyActions()),
     "sac-gaussian": Case("sac", {"policy": "gaussian"}, FiveProbes()),

@@ -30,7 +30,7 @@ seeds = "0-2"
 agents = ["greedy-ac"]
 envs = ["Pendulum-CA"]
 env_options = { time_limit = 50 }
-fixed = { hidden = [4], proposal_samples = 4, batch_size = 4 }
+fixed = { hidden = [4], proposal_samples = 4, batch_size = 4, proposal_policy = "gaussian" }
 sweep = { critic_step_size = [1e-3, 1e30] }  # the second diverges
 """
 

@@ -137,6 +137,7 @@ OURS: dict[str, list[tuple[str, str, Grid, dict[str, Any]]]] = {
     ],
     "sensitivity-reduced": [
         ("greedy-ac", "CA", REDUCED | ENTROPY, GAUSSIAN | ESTIMATOR),
+        ("greedy-ac", "CA", REDUCED | ENTROPY, TRUNCATED),
         ("sac", "CA", REDUCED | ENTROPY, {}),
     ],
     "sac-ablation-reduced": [
@@ -408,7 +409,7 @@ def cases_of(cells: list[tuple[str, str, Grid, dict[str, Any]]], steps: int) -> 
     [
         ("entropy-estimators", 60_000, 5, 180),
         ("entropy-estimators-extended", 60_000, 10, 300),
-        ("sensitivity-reduced", 50_000, 3, 1350),
+        ("sensitivity-reduced", 50_000, 3, 2025),
         ("sac-ablation-reduced", 50_000, 3, 675 + 405 + 243),
     ],
 )

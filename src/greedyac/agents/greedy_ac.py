@@ -53,15 +53,15 @@ class GreedyAC(ActorCritic):
     elite_fraction: float = static(0.1, above=0, below=1, help="ρ: share of sampled actions that are followed")
     proposal_samples: int = static(30, at_least=1, help="N: actions sampled from the proposal per state")
     entropy_estimator: str = static(
-        "score",
+        "exact",
         choices=ENTROPY_ESTIMATORS,
         help="how the gradient of the proposal's entropy is estimated",
     )
     proposal_policy: str = static(
-        "gaussian",
+        "truncated-gaussian",
         choices=("gaussian", "truncated-gaussian"),
         absent="gaussian",
-        help="continuous actions: samples clipped to the action range, or cut off at it",
+        help="continuous actions: samples clipped to the action range, or a density cut off at it",
     )
     proposal_update: str = static(
         "entropy",

@@ -17,7 +17,7 @@ FEATURES, ACTIONS, TORQUE = 3, 1, 2.0
 HIDDEN, BATCH, CAPACITY = 64, 32, 100_000
 STEP_SIZE, DISCOUNT, POLYAK = 1e-3, 0.99, 0.01
 SAMPLES, ELITES, ENTROPY_SCALE = 30, 3, 1e-3
-MAX_LOG_STD = math.log(1000.0)
+MAX_LOG_STD, BELOW_ONE = math.log(1000.0), 1 - 2**-24
 ROW = (FEATURES, ACTIONS, 1, FEATURES, 1)
 """How many numbers each part of a transition has."""
 WARM_UP, CHUNK = 1000, 100
@@ -52,20 +52,57 @@ class Gaussian(NamedTuple):
         z = (action - self.mean) * (-self.log_std).exp()
         return (-0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
-    def loss(self, elites: Tensor) -> Tensor:
-        """How unlikely the elite actions are."""
-        return -self.log_likelihood(elites).mean()
+    def cut_off(self) -> "Truncated":
+        """The same Gaussian with no density outside the action range."""
+        scale = (-self.log_std).exp() / math.sqrt(2.0)
+        low, high = (-TORQUE - self.mean) * scale, (TORQUE - self.mean) * scale
+        return Truncated(self, low, high, low.erf(), high.erf())
 
-    def entropy(self, sampled: Tensor) -> Tensor:
-        """A function whose gradient estimates that of the entropy, from one sample of each state."""
-        log_likelihood = self.log_likelihood(sampled)
-        return -(log_likelihood.detach() * log_likelihood).mean()
+
+class Truncated(NamedTuple):
+    """A Gaussian cut off at the action range; its bounds in units of √2 deviations from the mean, and their erf."""
+
+    whole: Gaussian
+    low: Tensor
+    high: Tensor
+    erf_low: Tensor
+    erf_high: Tensor
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """`noise: [..., batch, dims]`, uniform in [0, 1) → actions of that shape."""
+        within = self.erf_low + noise * (self.erf_high - self.erf_low)
+        z = within.clamp(-BELOW_ONE, BELOW_ONE).erfinv()
+        return (self.whole.mean + math.sqrt(2.0) * self.whole.log_std.exp() * z).clamp(-TORQUE, TORQUE)
+
+    def log_likelihood(self, action: Tensor) -> Tensor:
+        """`action: [..., batch, dims]` → `[..., batch]`."""
+        return self.whole.log_likelihood(action) - self._mass().log().sum(-1)
+
+    def entropy(self) -> Tensor:
+        """`[batch]`."""
+        mass = self._mass()
+        ends = self.low * (-(self.low**2)).exp() - self.high * (-(self.high**2)).exp()
+        constant = 0.5 * math.log(2 * math.pi * math.e)
+        return (constant + self.whole.log_std + mass.log() + ends / (2 * math.sqrt(math.pi) * mass)).sum(-1)
+
+    def _mass(self) -> Tensor:
+        return (self.erf_high - self.erf_low) / 2
 
 
 def gaussian(outputs: Tensor) -> Gaussian:
     """The policy that a network's outputs stand for. The mean is a tanh, scaled to the action range."""
     mean, log_std = outputs.split(ACTIONS, -1)
     return Gaussian(TORQUE * mean.tanh(), log_std.clamp(-MAX_LOG_STD, MAX_LOG_STD))
+
+
+def actor_loss(actor: Gaussian, elites: Tensor) -> Tensor:
+    """How unlikely the elite actions are."""
+    return -actor.log_likelihood(elites).mean()
+
+
+def proposal_loss(proposal: Truncated, elites: Tensor) -> Tensor:
+    """The same, with a bonus for the proposal's entropy."""
+    return -proposal.log_likelihood(elites).mean() - ENTROPY_SCALE * proposal.entropy().mean()
 
 
 def best(sampled: Tensor, values: Tensor) -> Tensor:
@@ -75,8 +112,8 @@ def best(sampled: Tensor, values: Tensor) -> Tensor:
 
 
 def draws() -> tuple[Tensor, Tensor]:
-    """The standard normals of one update: of the next actions and of the proposal's samples."""
-    return torch.randn(BATCH, ACTIONS), torch.randn(SAMPLES, BATCH, ACTIONS)
+    """The noise of one update: standard normals for the next actions, uniform for the proposal's samples."""
+    return torch.randn(BATCH, ACTIONS), torch.rand(SAMPLES, BATCH, ACTIONS)
 
 
 class Run:
@@ -162,12 +199,12 @@ class GreedyAC:
 
     def _follow_elites(self, observation: Tensor, noise: Tensor) -> None:
         """Actor and proposal share no weights, so one backward pass and one step of Adam serve both."""
-        actor, proposal = gaussian(self.actor(observation)), gaussian(self.proposal(observation))
+        actor, proposal = gaussian(self.actor(observation)), gaussian(self.proposal(observation)).cut_off()
         with torch.no_grad():
             sampled = proposal.sample(noise)
             elites = best(sampled, value(self.critic, observation, sampled))
         self.policies_adam.zero_grad()
-        (actor.loss(elites) + proposal.loss(elites) - ENTROPY_SCALE * proposal.entropy(sampled[0])).backward()
+        (actor_loss(actor, elites) + proposal_loss(proposal, elites)).backward()
         self.policies_adam.step()
 
 

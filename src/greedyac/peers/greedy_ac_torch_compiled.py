@@ -10,7 +10,6 @@ from itertools import pairwise
 import torch
 from greedy_ac_torch import (
     ACTIONS,
-    ENTROPY_SCALE,
     FEATURES,
     HIDDEN,
     POLYAK,
@@ -19,9 +18,11 @@ from greedy_ac_torch import (
     Batch,
     Gaussian,
     Run,
+    actor_loss,
     best,
     draws,
     gaussian,
+    proposal_loss,
 )
 from measured import arguments
 from torch import Tensor
@@ -105,15 +106,10 @@ class GreedyAC:
         for slow, fast in zip(self.target, self.critic.weights, strict=True):
             slow.lerp_(fast, POLYAK)
 
-        sampled = policy(self.proposal.weights, observation).sample(proposal_noise)
+        sampled = policy(self.proposal.weights, observation).cut_off().sample(proposal_noise)
         elites = best(sampled, value(self.critic.weights, observation, sampled))
-
-        def proposal_loss(weights: Weights) -> Tensor:
-            proposal = policy(weights, observation)
-            return proposal.loss(elites) - ENTROPY_SCALE * proposal.entropy(sampled[0])
-
-        self.actor.descend(lambda weights: policy(weights, observation).loss(elites))
-        self.proposal.descend(proposal_loss)
+        self.actor.descend(lambda weights: actor_loss(policy(weights, observation), elites))
+        self.proposal.descend(lambda weights: proposal_loss(policy(weights, observation).cut_off(), elites))
 
 
 def main() -> None:
