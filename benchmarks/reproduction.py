@@ -13,10 +13,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import polars as pl
 
+from greedyac.analysis.grid import USUAL_AXES
 from greedyac.analysis.load import load
-from greedyac.analysis.report import Analysis, analyse
+from greedyac.analysis.report import Analysis, analyse, tables
+from greedyac.analysis.sensitivity import shares_of
 from greedyac.analysis.stats import Interval, mean_interval
 from greedyac.analysis.words import brief, with_interval
 from greedyac.cli import main
@@ -26,6 +29,7 @@ DOCUMENTS = (ROOT / "docs/reproduction.md", ROOT / "docs/entropy.md")
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 STUCK = -800
 """A final return below this, where an episode that never reaches the goal has −1,000; on Pendulum there is no goal."""
+AXES = USUAL_AXES[:3]
 SLIPS = ("entropy_estimator", "soft_target")
 """Hyperparameters that are `released` where an agent is as the published code has it."""
 
@@ -41,11 +45,10 @@ def results_table(found: Analysis) -> Iterator[str]:
     yield "| environment | agent | average return | final return | its median | stuck |"
     yield "|---|---|---|---|---|---|"
     for one in found.chosen("env"):
-        average = with_interval(mean_interval(one.runs["value"].to_numpy()))
-        final = one.runs["final_value"]
-        ends = f"{brief(final.mean())} | {brief(final.median())}"  # type: ignore[arg-type]
+        average, final = (one.runs[column].to_numpy() for column in ("value", "final_value"))
+        means = " | ".join(with_interval(mean_interval(values)) for values in (average, final))
         stuck = "" if one.env.startswith("Pendulum") else f"{(final < STUCK).sum()} of {len(final)}"
-        yield f"| {one.env} | {one.choice.agent} | {average} | {ends} | {stuck} |"
+        yield f"| {one.env} | {one.choice.agent} | {means} | {brief(np.median(final))} | {stuck} |"
 
 
 def slips_table(found: Analysis) -> Iterator[str]:
@@ -55,13 +58,12 @@ def slips_table(found: Analysis) -> Iterator[str]:
     told = {}
     for one in found.chosen("env"):
         published = "released" in (one.choice.hypers.get(name) for name in SLIPS)
-        told[one.env, one.choice.agent.partition("[")[0], published] = one.runs
+        place = one.env, one.choice.agent.partition("[")[0], published
+        assert place not in told
+        told[place] = one.runs
     for env, agent, published in told:
         if published and (env, agent, False) in told:
-            right, wrong = told[env, agent, False], told[env, agent, True]
-            means = " | ".join(brief(runs["value"].to_numpy().mean()) for runs in (wrong, right))
-            apart = " | ".join(with_interval(paired(right, wrong, column)) for column in ("value", "final_value"))
-            yield f"| {env} | {agent} | {means} | {apart} | {right.height} |"
+            yield f"| {env} | {agent} | {changed(told[env, agent, True], told[env, agent, False])} |"
 
 
 def choices_table(found: Analysis) -> Iterator[str]:
@@ -76,10 +78,15 @@ def choices_table(found: Analysis) -> Iterator[str]:
         told[choice, env, agent] = one.runs
     for choice, env, agent in sorted(told, key=lambda place: place[0] != "start=zero"):
         if choice != usual:
-            first, second = told[choice, env, agent], told[usual, env, agent]
-            means = " | ".join(brief(runs["value"].to_numpy().mean()) for runs in (second, first))
-            apart = " | ".join(with_interval(paired(first, second, column)) for column in ("value", "final_value"))
-            yield f"| `{choice}` | {env} | {agent} | {means} | {apart} | {first.height} |"
+            change = changed(told[usual, env, agent], told[choice, env, agent])
+            yield f"| `{choice}` | {env} | {agent} | {change} |"
+
+
+def changed(before: pl.DataFrame, after: pl.DataFrame) -> str:
+    """Mean average returns before and after; the differences by seed, of average and of final returns; how many."""
+    means = [brief(runs["value"].to_numpy().mean()) for runs in (before, after)]
+    apart = [with_interval(paired(after, before, column)) for column in ("value", "final_value")]
+    return " | ".join([*means, *apart, str(after.height)])
 
 
 def paired(first: pl.DataFrame, second: pl.DataFrame, column: str) -> Interval:
@@ -125,37 +132,75 @@ def estimators_table(found: Analysis) -> Iterator[str]:
         yield "| " + " | ".join([*names, *returns, means[agent, "paper"], means[agent, "percentile"]]) + " |"
 
 
+def regions_table(found: Analysis) -> Iterator[str]:
+    """Width, held-out width and level of every sensitivity region."""
+    yield "| environment | over | agent | width | held-out width | level |"
+    yield "|---|---|---|---|---|---|"
+    for row in tables(found)["regions"].sort("env", "hyperparameter", "agent").iter_rows(named=True):
+        told = " | ".join(brief(row[f"mean_{name}"]) for name in ("width", "held_out_width", "level"))
+        yield f"| {row['env']} | `{row['hyperparameter']}` | {row['agent']} | {told} |"
+
+
+def variance_table(found: Analysis) -> Iterator[str]:
+    """The share of each hyperparameter in the variance between settings, and of what depends on several."""
+    yield f"| environment | agent | {' | '.join(f'`{name}`' for name in AXES)} | several together | of these with τ |"
+    yield "|---|---|---|---|---|---|---|"
+    for grid in found.swept:
+        shares = shares_of(grid)
+        together = {names: share for names, share in shares.items() if len(names) > 1}
+        with_entropy = sum(share for names, share in together.items() if "entropy_scale" in names)
+        told = [*(shares[name,] for name in AXES), sum(together.values()), with_entropy]
+        yield f"| {grid.env} | {grid.agent} | {' | '.join(f'{100 * share:.0f} %' for share in told)} |"
+
+
+def policies_table(found: Analysis) -> Iterator[str]:
+    """SAC's two policies on the settings that both have: the best of them, their mean, and how often which is ahead."""
+    yield "| environment | best: squashed | plain | mean: squashed | plain | plain ahead / equal / behind |"
+    yield "|---|---|---|---|---|---|"
+    grids = {(grid.env, grid.agent): grid for grid in found.grids}
+    for env in dict.fromkeys(env for env, _ in grids):
+        squashed, plain = (
+            {tuple(hypers[name] for name in AXES): mean for hypers, mean in zip(grid.hypers, grid.means, strict=True)}
+            for grid in (grids[env, "sac"], grids[env, "sac[policy=gaussian]"])
+        )
+        pairs = np.array([(squashed[place], mean) for place, mean in plain.items()])
+        told = [brief(number) for numbers in (pairs.max(axis=0), pairs.mean(axis=0)) for number in numbers]
+        signs = np.sign(pairs[:, 1] - pairs[:, 0])
+        yield f"| {env} | {' | '.join(told)} | {' / '.join(str((signs == sign).sum()) for sign in (1, 0, -1))} |"
+
+
 class Kept(NamedTuple):
-    """A study whose runs are kept, its table in the docs, and which figures of its report they show."""
+    """A study whose runs are kept, its tables in the docs, and which figures of its report they show."""
 
     store: str
     study: str
-    table: Callable[[Analysis], Iterator[str]]
+    tables: dict[str, Callable[[Analysis], Iterator[str]]]
+    """Name in the docs → table."""
     figures: dict[str, str]
     """Figure of the report → its name in docs/images."""
 
-    @property
-    def name(self) -> str:
-        """The study's name in the docs."""
-        return self.study.removeprefix("paper/")
-
 
 KEPT = (
-    Kept("per-env", "paper/per-env", results_table, {"learning_curves_by_env": "per-env"}),
-    Kept("per-env", "paper/per-env-corrected", slips_table, {"learning_curves_by_env": "per-env-corrected"}),
-    Kept("per-env", "paper/open-choices", choices_table, {}),
-    Kept("across-env", "paper/across-env", results_table, {"learning_curves_by_env": "across-env"}),
-    Kept("across-env", "paper/across-env-corrected", slips_table, {}),
+    Kept("per-env", "paper/per-env", {"per-env": results_table}, {"learning_curves_by_env": "per-env"}),
+    Kept(
+        "per-env",
+        "paper/per-env-corrected",
+        {"per-env-corrected": slips_table},
+        {"learning_curves_by_env": "per-env-corrected"},
+    ),
+    Kept("per-env", "paper/open-choices", {"open-choices": choices_table}, {}),
+    Kept("across-env", "paper/across-env", {"across-env": results_table}, {"learning_curves_by_env": "across-env"}),
+    Kept("across-env", "paper/across-env-corrected", {"across-env-corrected": slips_table}, {}),
     Kept(
         "entropy-estimators",
         "paper/entropy-estimators",
-        estimators_table,
+        {"entropy-estimators": estimators_table},
         {"sensitivity_continuous_entropy_scale": "entropy-estimators"},
     ),
     Kept(
         "entropy-estimators",
         "paper/entropy-estimators-extended",
-        estimators_table,
+        {"entropy-estimators-extended": estimators_table},
         {"sensitivity_continuous_entropy_scale": "entropy-estimators-extended"},
     ),
 )
@@ -163,8 +208,8 @@ KEPT = (
 
 def blocks() -> dict[str, str]:
     """Every table of the docs by its name."""
-    made = {kept.name: kept.table(analysed(kept.store, kept.study)) for kept in KEPT} | {"losses": losses_table()}
-    return {name: "\n".join(lines) for name, lines in made.items()}
+    made = {name: table(analysed(kept.store, kept.study)) for kept in KEPT for name, table in kept.tables.items()}
+    return {name: "\n".join(lines) for name, lines in (made | {"losses": losses_table()}).items()}
 
 
 def filled(document: str, texts: dict[str, str]) -> str:

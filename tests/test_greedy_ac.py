@@ -98,7 +98,7 @@ KINDS: dict[str, tuple[Spaces, type[Any], type[Any]]] = {  # spaces, actor, prop
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     **{estimator: {"entropy_estimator": estimator, "actor_entropy_scale": ACTOR_TAU} for estimator in ESTIMATORS},
-    "paper": {},
+    "no actor entropy": {},
     "average": {"proposal_update": "average", "actor_entropy_scale": ACTOR_TAU},
 }
 
@@ -165,7 +165,7 @@ def test_one_update_with_a_proposal_by_hand(kind: str, variant: str) -> None:
     sampled = proposal.sample(case.noise["proposal"])
     best = elites(critic, observation, sampled)
     own = entropy_term(estimator, actor, actor.sample(case.noise["actor"]))
-    actor_loss, slopes = followed(actor, best, own, 0.0 if variant == "paper" else ACTOR_TAU)
+    actor_loss, slopes = followed(actor, best, own, 0.0 if variant == "no actor entropy" else ACTOR_TAU)
     actor_gradient = backward(case.actor, observation, slopes)
     agree_step(state.actor, state.actor_adam, case.actor, actor_gradient, ACTOR_STEP)
 
