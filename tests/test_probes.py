@@ -30,6 +30,7 @@ class Case(NamedTuple):
     agent: str
     options: dict[str, Any]
     env: Env
+    steps: int = 6000
 
 
 CASES = {
@@ -43,7 +44,7 @@ CASES = {
 } | {
     "greedy-ac-clipped": Case("greedy-ac", {"proposal_policy": "gaussian", "entropy_estimator": "score"}, FiveProbes()),
     "greedy-ac-average": Case("greedy-ac", {"proposal_update": "average"}, FiveProbes()),
-    "greedy-ac-25-actions": Case("greedy-ac", {"proposal_samples": 10}, ManyActions()),
+    "greedy-ac-25-actions": Case("greedy-ac", {"proposal_samples": 10}, ManyActions(), 12_000),
     "sac-gaussian": Case("sac", {"policy": "gaussian"}, FiveProbes()),
 }
 
@@ -56,7 +57,7 @@ MARKED = [pytest.param(case, marks=pytest.mark.slow) if case in SLOW else case f
 def trained(request: pytest.FixtureRequest) -> tuple[Case, Lanes]:
     case = CASES[request.param]
     agent = make_agent(case.agent, {**HYPERS, "entropy_scale": ENTROPY_SCALE[case.agent], **case.options})
-    lanes = Lanes([agent] * len(SEEDS), case.env, SEEDS, steps=6000)
+    lanes = Lanes([agent] * len(SEEDS), case.env, SEEDS, steps=case.steps)
     lanes.advance(lanes.steps)
     return case, lanes
 
@@ -83,7 +84,7 @@ def test_the_value_of_the_policys_action_is_the_one_known_by_hand(
     force, values = chosen(lanes, case.env, [*np.eye(5)[kind], signal])
     expected = value_by_hand(kind, signal, force, case.env.continuous)
     for value in values.reshape(len(SEEDS), -1).T:  # of each critic
-        # the largest error over eight seeds, all probes and cases was 0.07
+        # the largest error over eight seeds, all probes and cases was 0.07; of 25 actions it is settled from step 7,000
         np.testing.assert_allclose(value, expected, atol=0.12)
 
 
