@@ -16,10 +16,8 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from greedyac.analysis.grid import USUAL_AXES
 from greedyac.analysis.load import load
-from greedyac.analysis.report import Analysis, analyse, tables
-from greedyac.analysis.sensitivity import shares_of
+from greedyac.analysis.report import Analysis, analyse
 from greedyac.analysis.stats import Interval, mean_interval
 from greedyac.analysis.words import brief, with_interval
 from greedyac.cli import main
@@ -29,7 +27,6 @@ DOCUMENTS = (ROOT / "docs/reproduction.md", ROOT / "docs/entropy.md")
 BLOCK = re.compile(r"(<!-- ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 STUCK = -800
 """A final return below this, where an episode that never reaches the goal has −1,000; on Pendulum there is no goal."""
-AXES = USUAL_AXES[:3]
 SLIPS = ("entropy_estimator", "soft_target")
 """Hyperparameters that are `released` where an agent is as the published code has it."""
 
@@ -130,43 +127,6 @@ def estimators_table(found: Analysis) -> Iterator[str]:
         returns = [" / ".join(map(brief, own[env].means)) for env in envs]
         names = [hypers["proposal_policy"], hypers["entropy_estimator"]]
         yield "| " + " | ".join([*names, *returns, means[agent, "paper"], means[agent, "percentile"]]) + " |"
-
-
-def regions_table(found: Analysis) -> Iterator[str]:
-    """Width, held-out width and level of every sensitivity region."""
-    yield "| environment | over | agent | width | held-out width | level |"
-    yield "|---|---|---|---|---|---|"
-    for row in tables(found)["regions"].sort("env", "hyperparameter", "agent").iter_rows(named=True):
-        told = " | ".join(brief(row[f"mean_{name}"]) for name in ("width", "held_out_width", "level"))
-        yield f"| {row['env']} | `{row['hyperparameter']}` | {row['agent']} | {told} |"
-
-
-def variance_table(found: Analysis) -> Iterator[str]:
-    """The share of each hyperparameter in the variance between settings, and of what depends on several."""
-    yield f"| environment | agent | {' | '.join(f'`{name}`' for name in AXES)} | several together | of these with τ |"
-    yield "|---|---|---|---|---|---|---|"
-    for grid in found.swept:
-        shares = shares_of(grid)
-        together = {names: share for names, share in shares.items() if len(names) > 1}
-        with_entropy = sum(share for names, share in together.items() if "entropy_scale" in names)
-        told = [*(shares[name,] for name in AXES), sum(together.values()), with_entropy]
-        yield f"| {grid.env} | {grid.agent} | {' | '.join(f'{100 * share:.0f} %' for share in told)} |"
-
-
-def policies_table(found: Analysis) -> Iterator[str]:
-    """SAC's two policies on the settings that both have: the best of them, their mean, and how often which is ahead."""
-    yield "| environment | best: squashed | plain | mean: squashed | plain | plain ahead / equal / behind |"
-    yield "|---|---|---|---|---|---|"
-    grids = {(grid.env, grid.agent): grid for grid in found.grids}
-    for env in dict.fromkeys(env for env, _ in grids):
-        squashed, plain = (
-            {tuple(hypers[name] for name in AXES): mean for hypers, mean in zip(grid.hypers, grid.means, strict=True)}
-            for grid in (grids[env, "sac"], grids[env, "sac[policy=gaussian]"])
-        )
-        pairs = np.array([(squashed[place], mean) for place, mean in plain.items()])
-        told = [brief(number) for numbers in (pairs.max(axis=0), pairs.mean(axis=0)) for number in numbers]
-        signs = np.sign(pairs[:, 1] - pairs[:, 0])
-        yield f"| {env} | {' | '.join(told)} | {' / '.join(str((signs == sign).sum()) for sign in (1, 0, -1))} |"
 
 
 class Kept(NamedTuple):
