@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import jax
 import numpy as np
 import pytest
+from probes import ManyActions
 
 from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
 from greedyac.cli.progress import duration
@@ -129,7 +130,7 @@ def test_large_layers_are_trained_two_at_a_time_so_that_their_bits_are_always_th
         ("greedy-ac", "Pendulum-CA", {"proposal_samples": 200}, 2),
         ("greedy-ac", "Pendulum-DA", {}, 8),
         ("vanilla-ac", "Pendulum-CA", {}, 4),
-        ("vanilla-ac", "Pendulum-CA", {"hidden": (16, 16)}, 8),
+        ("vanilla-ac", "Pendulum-CA", {"hidden": (8, 8)}, 8),
         ("random", "Pendulum-CA", {}, 8),
     ],
 )
@@ -137,12 +138,50 @@ def test_lanes_that_fit_into_the_cache(agent: str, env: str, hypers: dict[str, o
     assert plan.best_width(Case(agent, env, 1000, hypers)) == width
 
 
+NARROW: list[tuple[str, str, dict[str, object], int]] = [
+    ("greedy-ac", "Pendulum-CA", {"hidden": (32, 32)}, 3),  # 32 in a batch × 32 units: 4 × 1,024 are 4,096
+    ("greedy-ac", "MountainCar-DA", {"hidden": (8, 24)}, 5),  # 5 × 768 = 3,840
+    ("vanilla-ac", "Pendulum-CA", {"batch_size": 8}, 7),  # 7 × 512 = 3,584
+    ("sac", "Pendulum-DA", {"hidden": (20,)}, 3),  # two critics: 3 × 1,280 = 3,840
+    ("sac", "Pendulum-CA", {"batch_size": 20}, 3),  # an actor of 1,280; two critics of 2,560, too many at every width
+]
+
+
+@pytest.mark.parametrize(("agent", "env", "hypers", "width"), NARROW)
+def test_sums_are_of_few_numbers_at_every_width_or_of_many_at_every_width(
+    agent: str, env: str, hypers: dict[str, object], width: int
+) -> None:
+    assert plan.widest(Case(agent, env, 1000, hypers)) == width
+
+
+def test_sums_over_many_actions_count_too() -> None:
+    case = Case("greedy-ac", "Pendulum-DA", 1000, {})
+    vars(case).update(world=ManyActions())
+    assert plan.widest(case) == 5  # 32 in a batch × 25 actions: 5 × 800 = 4,000
+
+
+@pytest.mark.parametrize("size", [480, 768, 1024, 2048])
+def test_the_order_of_a_sum_depends_on_how_many_numbers_there_are(size: int) -> None:
+    """What `MANY_NUMBERS` says of XLA: the same bits at every width below it, and at every width from it on."""
+    numbers = np.random.default_rng(0).normal(size=(plan.MAX_WIDTH, 32, size // 32)).astype(np.float32)
+    added = jax.jit(jax.vmap(lambda lane: lane.sum(0)))
+    sums = {width: np.asarray(added(numbers[:width]))[0] for width in range(2, plan.MAX_WIDTH + 1)}
+    for many in (False, True):
+        alike = [total for width, total in sums.items() if (width * size >= plan.MANY_NUMBERS) is many]
+        assert all(np.array_equal(total, alike[0]) for total in alike)
+
+
+LARGEST = [(agent, "Acrobot-DA", {"batch_size": 64}, 8) for agent in ("greedy-ac", "sac", "vanilla-ac")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["greedy-ac", "sac", "vanilla-ac"])
-def test_the_largest_layers_that_are_trained_wide_have_the_same_bits_at_every_width(agent: str) -> None:
-    case = Case(agent, "Acrobot-DA", 200, {"batch_size": 64, "replay_capacity": 500})
+@pytest.mark.parametrize(("agent", "env", "hypers", "widest"), [*LARGEST, *NARROW])
+def test_runs_have_the_same_bits_at_the_narrowest_and_the_widest_width(
+    agent: str, env: str, hypers: dict[str, object], widest: int
+) -> None:
+    case = Case(agent, env, 200, {"replay_capacity": 500, **hypers})
     weights = []
-    for width in (2, 8):
+    for width in (2, widest):
         lanes = Lanes([case.learner] * width, case.world, list(range(3, 3 + width)), case.steps)
         lanes.advance(case.steps)
         kept = jax.tree.leaves((lanes.state.agent.actor, lanes.state.agent.critic))

@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from greedyac.agents import Agent, GreedyAC, VanillaAC
+from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.hypers import stack
 from greedyac.spaces import Box, Spaces
@@ -59,6 +59,22 @@ def sampled_actions(agent: Agent, spaces: Spaces) -> int:
     if isinstance(agent, GreedyAC):
         return agent.proposal_samples
     return agent.baseline_samples + 1 if isinstance(agent, VanillaAC) else 0
+
+
+def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
+    """The sizes of the arrays of one lane that an update adds up along an axis, but for small ones.
+
+    They are the layers and outputs of a batch, for SAC's two critics at once, too, and sampled actions of more than two
+    entries: two numbers have the same sum in any order.
+    """
+    rows = [agent.batch_size, 2 * agent.batch_size] if isinstance(agent, SAC) else [agent.batch_size]
+    if not isinstance(agent, ActorCritic):
+        return []
+    outputs = spaces.action.size if isinstance(spaces.action, Box) else spaces.action.count
+    sizes = [inputs * units for inputs in rows for units in (*agent.hidden, outputs)]
+    if outputs > 2 and (sampled := sampled_actions(agent, spaces)):
+        sizes.append(agent.batch_size * sampled * outputs)
+    return sizes
 
 
 def _dense(*widths: int) -> int:

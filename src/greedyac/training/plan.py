@@ -15,7 +15,7 @@ from greedyac.hypers import hypers_of, show, values_of
 from greedyac.presets import preset as find_preset
 from greedyac.spaces import Box, Discrete
 from greedyac.training.chunk import Chunk
-from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, sampled_actions
+from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, sampled_actions, summed_numbers
 from greedyac.training.loop import MIN_WIDTH, Program
 from greedyac.training.runs import Case, Run, check_steps
 
@@ -27,6 +27,8 @@ which are as fast as eight or a little faster."""
 MAX_WIDE_LAYER = 64 * 64
 """Batch × units up to which runs were found to have the same bits at every width. With larger layers XLA rounds
 differently at different widths, so such runs are always trained at the narrowest."""
+MANY_NUMBERS = 4096
+"""Numbers, those of all lanes together, from which on XLA adds up an array in another order."""
 MAX_RUNS_IN_CHUNK = 64
 """However short they are."""
 WORKER_BYTES = 600e6
@@ -98,7 +100,7 @@ def plan_chunks(
     chunks: list[tuple[float, Chunk]] = []
     for key, members in programs.items():
         case = members[0].case
-        most = min(widest(case.learner), lanes_in_memory(case, workers))
+        most = min(widest(case), lanes_in_memory(case, workers))
         if seconds:
             most = min(most, max(MAX_WIDTH // 2, int(seconds / costs[key])))
         width = _width(len(members), best_width(case), most, sharing)
@@ -122,15 +124,22 @@ def _rounds(rounds: int, width: int, cost: float, seconds: float) -> int:
     return math.ceil(rounds / math.ceil(rounds / fitting))
 
 
-def widest(agent: Agent) -> int:
-    """How many lanes may advance side by side, so that a run's bits don't depend on it."""
-    return MAX_WIDTH if _layer(agent) <= MAX_WIDE_LAYER else MIN_WIDTH
+def widest(case: Case) -> int:
+    """How many lanes may advance side by side, so that a run's bits don't depend on it.
+
+    What is added up has `MANY_NUMBERS` at the narrowest width already, or at none.
+    """
+    if _layer(case.learner) > MAX_WIDE_LAYER:
+        return MIN_WIDTH
+    sizes = summed_numbers(case.learner, case.world.spaces)
+    limits = [(MANY_NUMBERS - 1) // size for size in sizes if MIN_WIDTH * size < MANY_NUMBERS]
+    return min([MAX_WIDTH, *limits])
 
 
 def best_width(case: Case) -> int:
     """How many lanes side by side train fastest: those that fit into a core's cache."""
     layer = 4 * _layer(case.learner) * max(1, sampled_actions(case.learner, case.world.spaces))
-    return max(MIN_WIDTH, min(widest(case.learner), CACHE // max(1, layer)))
+    return max(MIN_WIDTH, min(widest(case), CACHE // max(1, layer)))
 
 
 def _layer(agent: Agent) -> int:
