@@ -11,6 +11,7 @@ import numpy as np
 
 from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
 from greedyac.agents.actor_critic import ActorCritic
+from greedyac.ccem import elite_count
 from greedyac.hypers import stack
 from greedyac.spaces import Box, Spaces
 from greedyac.training.loop import Program
@@ -62,19 +63,18 @@ def sampled_actions(agent: Agent, spaces: Spaces) -> int:
 
 
 def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
-    """The sizes of the arrays of one lane that an update adds up along an axis, but for small ones.
+    """The sizes of the arrays of one lane that an update adds up, itself or in a gradient.
 
-    They are the layers and outputs of a batch, for SAC's two critics at once, too, and sampled actions of more than two
-    entries: two numbers have the same sum in any order.
+    They have an entry for each of a batch and each unit or output, or one; SAC has them for two critics at once, too,
+    and GreedyAC for each of the elite.
     """
     rows = [agent.batch_size, 2 * agent.batch_size] if isinstance(agent, SAC) else [agent.batch_size]
+    elite = elite_count(agent.elite_fraction, agent.proposal_samples) if isinstance(agent, GreedyAC) else 0
     if not isinstance(agent, ActorCritic):
         return []
     outputs = spaces.action.size if isinstance(spaces.action, Box) else spaces.action.count
-    sizes = [inputs * units for inputs in rows for units in (*agent.hidden, outputs)]
-    if outputs > 2 and (sampled := sampled_actions(agent, spaces)):
-        sizes.append(agent.batch_size * sampled * outputs)
-    return sizes
+    columns = (1, *agent.hidden, outputs, elite * outputs)
+    return [inputs * units for inputs in rows for units in columns if units]
 
 
 def _dense(*widths: int) -> int:

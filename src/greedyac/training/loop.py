@@ -1,8 +1,8 @@
 """The compiled training loop: several runs (lanes) of one program at once, driven from Python in blocks of steps.
 
 Time is outside, the vmapped step inside; time and the replay's write index are shared by all lanes. A run's numbers
-depend on its agent, environment, seed and steps, never on its neighbours, its lane, the width or the blocks. (Large
-layers are rounded differently at different widths, so `plan` trains them at one: see its `MAX_WIDE_LAYER`.)
+depend on its agent, environment, seed and steps, never on its neighbours, its lane, the width or the blocks. (Some
+networks are rounded differently at different widths; `plan` keeps them to few: see its `widest`.)
 """
 
 import dataclasses

@@ -25,7 +25,7 @@ CACHE = 2**20
 """Bytes that the largest layer of all lanes should take, about a core's cache: with 30 sampled actions four lanes,
 which are as fast as eight or a little faster."""
 MAX_WIDE_LAYER = 64 * 64
-"""Batch × units up to which runs were found to have the same bits at every width. With larger layers XLA rounds
+"""Batch × units up to which products were found to have the same bits at every width. With larger layers XLA rounds
 differently at different widths, so such runs are always trained at the narrowest."""
 MANY_NUMBERS = 4096
 """Numbers, those of all lanes together, from which on XLA adds up an array in another order."""
@@ -127,7 +127,7 @@ def _rounds(rounds: int, width: int, cost: float, seconds: float) -> int:
 def widest(case: Case) -> int:
     """How many lanes may advance side by side, so that a run's bits don't depend on it.
 
-    What is added up has `MANY_NUMBERS` at the narrowest width already, or at none.
+    Every array that is added up has `MANY_NUMBERS` at all of these widths, or at none.
     """
     if _layer(case.learner) > MAX_WIDE_LAYER:
         return MIN_WIDTH
