@@ -16,8 +16,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
+from greedyac.analysis.grid import USUAL_AXES
 from greedyac.analysis.load import load
 from greedyac.analysis.report import Analysis, analyse
+from greedyac.analysis.sensitivity import held_out_width, line_axis, region_width, sensitivity_curves, shares_of
 from greedyac.analysis.stats import Interval, mean_interval
 from greedyac.analysis.words import brief, with_interval
 from greedyac.cli import main
@@ -29,6 +31,10 @@ STUCK = -800
 """A final return below this, where an episode that never reaches the goal has −1,000; on Pendulum there is no goal."""
 SLIPS = ("entropy_estimator", "soft_target")
 """Hyperparameters that are `released` where an agent is as the published code has it."""
+PUBLISHED = {"greedy-ac[entropy_estimator=released,proposal_policy=gaussian]": "greedy-ac, as published"}
+"""Shorter names of agents."""
+AXES = USUAL_AXES[:3]
+"""The hyperparameters of the grids of sensitivity; a region has a line for each value of the last."""
 
 
 @cache
@@ -129,6 +135,51 @@ def estimators_table(found: Analysis) -> Iterator[str]:
         yield "| " + " | ".join([*names, *returns, means[agent, "paper"], means[agent, "percentile"]]) + " |"
 
 
+def regions_table(found: Analysis) -> Iterator[str]:
+    """Width, held-out width and level of every sensitivity region."""
+    yield "| environment | over | agent | width | held-out width | level |"
+    yield "|---|---|---|---|---|---|"
+    for across in AXES[:2]:
+        for grid in found.swept:
+            lines = line_axis(grid, across)
+            assert grid.full
+            assert lines is not None
+            curves, held_out = sensitivity_curves(grid, across, lines), held_out_width(grid, across, lines)
+            assert held_out is not None
+            told = " | ".join(map(brief, (region_width(curves), held_out, curves.mean())))
+            yield f"| {grid.env} | `{across}` | {PUBLISHED.get(grid.agent, grid.agent)} | {told} |"
+
+
+def variance_table(found: Analysis) -> Iterator[str]:
+    """The share of each hyperparameter in the variance between settings, and of what depends on several."""
+    names = " | ".join(f"`{name}`" for name in AXES)
+    yield f"| environment | agent | {names} | several together | of these with `{AXES[-1]}` |"
+    yield "|---|---|---|---|---|---|---|"
+    for grid in found.swept:
+        shares = shares_of(grid)
+        together = {names: share for names, share in shares.items() if len(names) > 1}
+        with_entropy = sum(share for names, share in together.items() if AXES[-1] in names)
+        numbers = [*(shares[name,] for name in AXES), sum(together.values()), with_entropy]
+        told = " | ".join(f"{100 * share:.0f} %" for share in numbers)
+        yield f"| {grid.env} | {PUBLISHED.get(grid.agent, grid.agent)} | {told} |"
+
+
+def policies_table(found: Analysis) -> Iterator[str]:
+    """SAC's two policies on the settings that both have: the best of them, their mean, and how often which is ahead."""
+    yield "| environment | best: squashed | Gaussian | mean: squashed | Gaussian | Gaussian ahead / equal / behind |"
+    yield "|---|---|---|---|---|---|"
+    grids = {(grid.env, grid.agent): grid for grid in found.grids}
+    for env in dict.fromkeys(env for env, _ in grids):
+        squashed, gaussian = (
+            {tuple(hypers[name] for name in AXES): mean for hypers, mean in zip(grid.hypers, grid.means, strict=True)}
+            for grid in (grids[env, "sac"], grids[env, "sac[policy=gaussian]"])
+        )
+        pairs = np.array([(squashed[place], mean) for place, mean in gaussian.items()])
+        told = [brief(number) for numbers in (pairs.max(axis=0), pairs.mean(axis=0)) for number in numbers]
+        signs = np.sign(pairs[:, 1] - pairs[:, 0])
+        yield f"| {env} | {' | '.join(told)} | {' / '.join(str((signs == sign).sum()) for sign in (1, 0, -1))} |"
+
+
 class Kept(NamedTuple):
     """A study whose runs are kept, its tables in the docs, and which figures of its report they show."""
 
@@ -162,6 +213,19 @@ KEPT = (
         "paper/entropy-estimators-extended",
         {"entropy-estimators-extended": estimators_table},
         {"sensitivity_continuous_entropy_scale": "entropy-estimators-extended"},
+    ),
+    Kept(
+        "sensitivity",
+        "paper/sensitivity-reduced",
+        {"regions": regions_table, "variance": variance_table},
+        {"region_continuous_critic_step_size": "sensitivity-regions"},
+    ),
+    Kept("sensitivity", "paper/sac-ablation-reduced", {"policies": policies_table}, {}),
+    Kept(
+        "sensitivity",
+        "paper/sac-ablation-chosen",
+        {"sac-ablation": results_table},
+        {"learning_curves_by_env": "sac-ablation"},
     ),
 )
 

@@ -48,6 +48,13 @@ def test_every_kept_run_belongs_to_a_study() -> None:
         assert set(rows(store)["run_id"]) == set().union(*(study.runs() for study in studies))
 
 
+def test_chosen_settings_are_those_that_select_writes(tmp_path: Path) -> None:
+    best = tmp_path / "best.toml"
+    call = ["select", "--store", str(ROOT / "results/sensitivity"), "--study", "paper/sac-ablation-reduced"]
+    assert main([*call, "--by", "env", "--seeds", "10-39", "--out", str(best)]) == 0
+    assert set(load_study(str(best)).runs()) == set(load_study("paper/sac-ablation-chosen").runs())
+
+
 @pytest.fixture(scope="module")
 def tables() -> list[pl.DataFrame]:
     """Those of the reports on every kept study, and on every store."""
