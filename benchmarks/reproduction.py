@@ -166,9 +166,12 @@ def variance_table(found: Analysis) -> Iterator[str]:
 
 def policies_table(found: Analysis) -> Iterator[str]:
     """SAC's two policies on the settings that both have: the best of them, their mean, and how often which is ahead."""
-    yield "| environment | best: squashed | Gaussian | mean: squashed | Gaussian | Gaussian ahead / equal / behind |"
-    yield "|---|---|---|---|---|---|"
     grids = {(grid.env, grid.agent): grid for grid in found.grids}
+    scales = next(grid for grid in found.grids if grid.agent == "sac[policy=gaussian]").axes["entropy_scale"]
+    heads = [f"τ = {brief(scale)}" for scale in scales]
+    heads[0] = f"Gaussian ahead / equal / behind, {heads[0]}"
+    yield f"| environment | best: squashed | Gaussian | mean: squashed | Gaussian | {' | '.join(heads)} |"
+    yield "|" + "---|" * (5 + len(heads))
     for env in dict.fromkeys(env for env, _ in grids):
         squashed, gaussian = (
             {tuple(hypers[name] for name in AXES): mean for hypers, mean in zip(grid.hypers, grid.means, strict=True)}
@@ -176,8 +179,11 @@ def policies_table(found: Analysis) -> Iterator[str]:
         )
         pairs = np.array([(squashed[place], mean) for place, mean in gaussian.items()])
         told = [brief(number) for numbers in (pairs.max(axis=0), pairs.mean(axis=0)) for number in numbers]
-        signs = np.sign(pairs[:, 1] - pairs[:, 0])
-        yield f"| {env} | {' | '.join(told)} | {' / '.join(str((signs == sign).sum()) for sign in (1, 0, -1))} |"
+        for scale in scales:
+            own = pairs[[place[-1] == scale for place in gaussian]]
+            signs = np.sign(own[:, 1] - own[:, 0])
+            told.append(" / ".join(str((signs == sign).sum()) for sign in (1, 0, -1)))
+        yield f"| {env} | {' | '.join(told)} |"
 
 
 class Kept(NamedTuple):
