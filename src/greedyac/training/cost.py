@@ -73,7 +73,7 @@ def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
     if not isinstance(agent, ActorCritic):
         return []
     outputs = spaces.action.size if isinstance(spaces.action, Box) else spaces.action.count
-    columns = (1, *agent.hidden, outputs, elite * outputs)
+    columns = (1, *agent.hidden, outputs, elite, elite * outputs)
     return [inputs * units for inputs in rows for units in columns if units]
 
 
