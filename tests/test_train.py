@@ -190,7 +190,7 @@ def test_a_swept_grid_is_one_program_and_a_static_one_several() -> None:
 
 
 def test_workers_share_a_program_only_if_there_are_too_few_programs() -> None:
-    static = plan(sweep={"batch_size": [16, 32]}, seeds=range(4))
+    static = plan(sweep={"batch_size": [32, 33]}, seeds=range(4))
     sizes = {count: [len(chunk.runs) for chunk in plan_chunks(static, count, Path())] for count in (1, 2, 3, 4, 8)}
     assert sizes == {1: [4, 4], 2: [4, 4], 3: [2] * 4, 4: [2] * 4, 8: [2] * 4}
 
