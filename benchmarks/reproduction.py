@@ -35,6 +35,7 @@ SLIPS = ("entropy_estimator", "soft_target")
 PUBLISHED = {"greedy-ac[entropy_estimator=released,proposal_policy=gaussian]": "greedy-ac, as published"}
 """Shorter names of agents."""
 ABLATION = "sensitivity", "paper/sac-ablation-chosen"
+"""Where the runs of the settings are that the ablation of SAC chose."""
 AXES = USUAL_AXES[:3]
 """The hyperparameters of the grids of sensitivity; a region has a line for each value of the last."""
 
