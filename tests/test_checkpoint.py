@@ -4,6 +4,7 @@ import json
 import pickle
 import re
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from scipy import stats
 import greedyac
 from greedyac.agents import make_agent
 from greedyac.cli import main
+from greedyac.envs import Env
 from greedyac.hypers import values_of
-from greedyac.training.checkpoint import FORMAT, Policy, load, save_checkpoint
+from greedyac.training.checkpoint import FORMAT, Policy, checksum, load_policy, save_checkpoint
 from greedyac.training.evaluate import evaluate
 from greedyac.training.runs import Case, Run
 from greedyac.training.streams import Stream, stream_key
@@ -34,8 +36,8 @@ def a_run(env: str = "Pendulum-CA", **options: Any) -> Run:
 
 def saved(path: Path, run: Run) -> Path:
     """The checkpoint of a fresh, untrained policy."""
-    actor = run.case.learner.init(jax.random.key(run.seed), run.case.world.spaces).actor
-    save_checkpoint(path, run, actor)
+    state = run.case.learner.init(jax.random.key(run.seed), run.case.world.spaces)
+    save_checkpoint(path, Policy(run, state))
     return path
 
 
@@ -46,7 +48,7 @@ def path(tmp_path: Path) -> Path:
 
 def about(path: Path) -> dict[str, Any]:
     with safe_open(path, framework="numpy") as file:
-        return json.loads(file.metadata()["greedyac"])
+        return {name: value for name, value in json.loads(file.metadata()["greedyac"]).items() if name != "sha256"}
 
 
 def weights_in(path: Path) -> dict[str, Any]:
@@ -57,14 +59,18 @@ def weights_in(path: Path) -> dict[str, Any]:
 def rewritten(path: Path, metadata: str | None = None, weights: dict[str, Any] | None = None) -> Path:
     """The same file with other metadata, or other weights (None takes one away)."""
     kept = {name: weight for name, weight in {**weights_in(path), **(weights or {})}.items() if weight is not None}
-    save_file(kept, path, {"greedyac": json.dumps(about(path)) if metadata is None else metadata})
+    text = json.dumps(about(path)) if metadata is None else metadata
+    with suppress(ValueError, TypeError, RecursionError):
+        values = json.loads(text)
+        text = json.dumps({**values, "sha256": checksum(values, kept)})
+    save_file(kept, path, {"greedyac": text})
     return path
 
 
 def assert_refused(path: Path, complaint: str) -> None:
     """One line that names the file."""
     with pytest.raises(greedyac.InputError) as caught:
-        load(path)
+        load_policy(path)
     assert str(caught.value).startswith(f"checkpoint {str(path)!r}: ")
     assert complaint in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -74,7 +80,7 @@ def assert_refused(path: Path, complaint: str) -> None:
 def test_round_trip(tmp_path: Path, env: str) -> None:
     run = a_run(env, time_limit=20)
     path = saved(tmp_path / "policy.safetensors", run)
-    policy = load(path)
+    policy = load_policy(path)
     agent = run.case.learner
     state = agent.init(jax.random.key(7), run.case.world.spaces)
     for mine, theirs in zip(jax.tree.leaves(state.actor), jax.tree.leaves(policy.state.actor), strict=True):
@@ -86,7 +92,7 @@ def test_round_trip(tmp_path: Path, env: str) -> None:
     np.testing.assert_allclose(actions, agent.act(state, jnp.asarray(OBSERVATIONS), jax.random.key(0), True), rtol=1e-6)
 
     again = tmp_path / "again.safetensors"
-    save_checkpoint(again, policy.run, policy.state.actor)
+    save_checkpoint(again, policy)
     assert again.read_bytes() == path.read_bytes()
 
 
@@ -102,13 +108,16 @@ def test_metadata(path: Path) -> None:
         "env_options": {"time_limit": 20},
         "seed": 7,
         "steps": 10,
+        "eval_every": 0,
+        "eval_episodes": 0,
         "hypers": {**HYPERS, "hidden": [4, 3]},
         "spaces": {
             "observation": {"low": [-np.pi, -8.0], "high": [np.pi, 8.0]},
             "action": {"low": [-2.0], "high": [2.0]},
         },
     }
-    assert {name: weight.shape for name, weight in weights_in(path).items()} == {
+    others = {name: weight.shape for name, weight in weights_in(path).items()}
+    assert others == {
         "actor.trunk.layers.0.weight": (2, 4),
         "actor.trunk.layers.0.bias": (4,),
         "actor.trunk.layers.1.weight": (4, 3),
@@ -117,6 +126,11 @@ def test_metadata(path: Path) -> None:
         "actor.mean.bias": (1,),
         "actor.log_std.weight": (3, 1),
         "actor.log_std.bias": (1,),
+        **{name: shape for name, shape in others.items() if name.startswith(("critic.", "proposal."))},
+    }
+    assert {name: others[name] for name in ("critic.first.weight", "proposal.log_std.bias")} == {
+        "critic.first.weight": (3, 4),
+        "proposal.log_std.bias": (1,),
     }
 
 
@@ -124,7 +138,7 @@ def test_metadata(path: Path) -> None:
     ("env", "shape", "kind"), [("Pendulum-CA", (1,), np.floating), ("Pendulum-DA", (), np.integer)]
 )
 def test_predict_one_and_several(tmp_path: Path, env: str, shape: tuple[int, ...], kind: type) -> None:
-    policy = load(saved(tmp_path / "policy.safetensors", a_run(env)))
+    policy = load_policy(saved(tmp_path / "policy.safetensors", a_run(env)))
     action, state = policy.predict(OBSERVATIONS[0])
     assert (action.shape, state) == (shape, None)
     assert np.issubdtype(action.dtype, kind)
@@ -136,7 +150,7 @@ def test_predict_one_and_several(tmp_path: Path, env: str, shape: tuple[int, ...
 
 
 def test_predict_samples(path: Path) -> None:
-    policy, same = load(path), load(path)
+    policy, same = load_policy(path), load_policy(path)
     batch = np.zeros((5, 2))
     first, second = (policy.predict(batch, deterministic=False).action for _ in range(2))
     assert len(np.unique(np.concatenate([first, second]))) == 10
@@ -148,7 +162,7 @@ def test_predict_samples(path: Path) -> None:
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 3), (2, 1), (1, 1, 2)])
 def test_predict_refuses_other_shapes(path: Path, shape: tuple[int, ...]) -> None:
     with pytest.raises(greedyac.InputError, match=re.escape(f"{shape} is not allowed; allowed: (2,) or (batch, 2)")):
-        load(path).predict(np.zeros(shape))
+        load_policy(path).predict(np.zeros(shape))
 
 
 def test_truncated_anywhere(path: Path) -> None:
@@ -248,25 +262,25 @@ def test_metadata_of_another_form(path: Path, metadata: str) -> None:
 def test_an_environment_that_does_not_fit_the_policy(path: Path, changes: dict[str, Any]) -> None:
     rewritten(path, json.dumps({**about(path), **changes}))
     with pytest.raises(greedyac.InputError):
-        evaluate(load(path), episodes=2)
+        evaluate(load_policy(path), episodes=2)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(path: Path) -> None:
-    old, policy = path.read_bytes(), load(path)
+    old, policy = path.read_bytes(), load_policy(path)
     resource = pytest.importorskip("resource")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))  # as a full disk: the write stops half-way
     try:
         with pytest.raises(OSError, match="File too large"):
-            save_checkpoint(path, policy.run, policy.state.actor)
+            save_checkpoint(path, policy)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
     assert path.read_bytes() == old
     with pytest.raises(FileNotFoundError):
-        save_checkpoint(path.parent / "missing" / path.name, policy.run, policy.state.actor)
+        save_checkpoint(path.parent / "missing" / path.name, policy)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
-    save_checkpoint(path, policy.run, policy.state.actor)
+    save_checkpoint(path, policy)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
@@ -274,12 +288,13 @@ def constant_policy(path: Path, torque: float) -> Policy:
     """A policy that always pushes the pendulum with this torque."""
     blank = {name: np.zeros_like(weight) for name, weight in weights_in(path).items()}
     blank["actor.mean.bias"] = np.array([np.arctanh(torque / 2)], np.float32)
-    return load(rewritten(path, weights=blank))
+    return load_policy(rewritten(path, weights=blank))
 
 
 def test_evaluate_is_a_plain_loop_over_the_environment(path: Path) -> None:
     policy = constant_policy(path, 1.5)
     env = policy.run.case.world
+    assert isinstance(env, Env)
     state, observation = env.reset(jax.random.key(0))
     total, steps, ended = 0.0, 0, False
     while not ended:
@@ -300,8 +315,9 @@ def test_evaluate_episodes_of_different_lengths(tmp_path: Path) -> None:
     pump = {name: np.zeros_like(weight) for name, weight in weights_in(path).items()}
     pump["actor.trunk.layers.0.weight"] = np.array([[0, 0], [1000, -1000]], np.float32)
     pump["actor.mean.weight"] = np.array([[1], [-1]], np.float32)
-    policy = load(rewritten(path, weights=pump))
+    policy = load_policy(rewritten(path, weights=pump))
     env = run.case.world
+    assert isinstance(env, Env)
     step = jax.jit(env.step)
     lengths = []
     for episode in range(5):
@@ -319,20 +335,20 @@ def test_evaluate_episodes_of_different_lengths(tmp_path: Path) -> None:
 
 
 def test_interval_is_students(path: Path) -> None:
-    result = evaluate(load(path), episodes=7, deterministic=False)
+    result = evaluate(load_policy(path), episodes=7, deterministic=False)
     assert len(set(result.returns)) == 7
     assert result.mean == pytest.approx(np.mean(result.returns))
     wanted = stats.t.interval(0.95, 6, np.mean(result.returns), stats.sem(result.returns))
     assert result.interval == pytest.approx(wanted)
-    one = evaluate(load(path), episodes=1, deterministic=False)
+    one = evaluate(load_policy(path), episodes=1, deterministic=False)
     assert (one.returns, one.mean, one.interval) == (result.returns[:1], result.returns[0], None)
-    assert evaluate(load(path), episodes=1, seed=1, deterministic=False).mean not in result.returns
+    assert evaluate(load_policy(path), episodes=1, seed=1, deterministic=False).mean not in result.returns
 
 
 @pytest.mark.parametrize("episodes", [0, -1, 1.5])
 def test_evaluate_refuses_other_numbers_of_episodes(path: Path, episodes: Any) -> None:
     with pytest.raises(greedyac.InputError, match=f"{episodes} is not allowed"):
-        evaluate(load(path), episodes)
+        evaluate(load_policy(path), episodes)
 
 
 def test_eval_of_a_diverged_policy_prints_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

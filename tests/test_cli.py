@@ -17,7 +17,7 @@ from greedyac.cli import main
 from greedyac.cli.parser import COMMANDS
 from greedyac.envs import ENVS
 from greedyac.hypers import hypers_of, show
-from greedyac.training.checkpoint import save_checkpoint
+from greedyac.training.checkpoint import Policy, save_checkpoint
 from greedyac.training.runs import Case, Run
 
 Capture = pytest.CaptureFixture[str]
@@ -83,7 +83,7 @@ try:
     main(["--help"])
 except SystemExit as end:
     assert end.code == 0
-slow = sorted({"jax", "equinox", "numpy", "polars", "matplotlib", "scipy"} & sys.modules.keys())
+slow = sorted({"jax", "equinox", "polars", "matplotlib", "scipy"} & sys.modules.keys())
 sys.exit(f"imported {slow}" if slow else 0)
 """
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -211,8 +211,8 @@ def test_bad_steps(refused: Refused, value: str) -> None:
     [
         (
             ["trian"],
-            "command 'trian' … mean 'train'? … train, eval, sweep, status, select, report, rerun, store, agents, envs, "
-            "bench, demo",
+            "command 'trian' … mean 'train'? … train, resume, eval, sweep, status, select, report, rerun, store, agents, "
+            "envs, bench, demo",
         ),
         ([], "required: COMMAND; see greedyac --help"),
         (["train", "random"], "required: ENV; see greedyac train --help"),
@@ -310,7 +310,7 @@ def checkpoint(tmp_path: Path) -> Path:
     path = tmp_path / "seed-3.safetensors"
     run = Run(Case("random", "Pendulum-CA", steps=10, env_options={"time_limit": 5}), seed=3)
     agent = run.case.learner
-    save_checkpoint(path, run, agent.init(None, run.case.world.spaces).actor)  # type: ignore[arg-type]
+    save_checkpoint(path, Policy(run, agent.init(None, run.case.world.spaces)))  # type: ignore[arg-type]
     return path
 
 

@@ -26,7 +26,7 @@ def train(agents: Sequence[Agent], env: Env, seeds: Sequence[int], block: int = 
 
 
 def bits(outcome: Outcome) -> tuple[Any, ...]:
-    return (outcome.summary, outcome.diverged_at, *(leaf.tobytes() for leaf in jax.tree.leaves(outcome.actor)))
+    return (outcome.summary, outcome.diverged_at, *(leaf.tobytes() for leaf in jax.tree.leaves(outcome.agent.actor)))
 
 
 def setting(index: int, **hypers: Any) -> Agent:
@@ -92,7 +92,7 @@ def test_a_seed_repeats_and_two_seeds_differ() -> None:
     assert first.summary.curve != other.summary.curve
     assert all(
         not np.array_equal(a, b)
-        for a, b in zip(jax.tree.leaves(first.actor), jax.tree.leaves(other.actor), strict=True)
+        for a, b in zip(jax.tree.leaves(first.agent.actor), jax.tree.leaves(other.agent.actor), strict=True)
     )
 
 

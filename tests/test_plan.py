@@ -12,10 +12,10 @@ import pytest
 from probes import ManyActions
 
 from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
-from greedyac.cli.progress import duration
 from greedyac.envs import make_env
 from greedyac.errors import InputError
 from greedyac.hypers import values_of
+from greedyac.progress import duration
 from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store

@@ -43,6 +43,10 @@ OTHER: dict[str, Any] = {
     "batch_size": 33,
     "replay_capacity": 1000,
     "hidden": (64,),
+    "warm_up_steps": 100,
+    "updates_per_step": 2,
+    "normalise_observations": True,
+    "normalise_rewards": True,
 }
 
 
@@ -69,12 +73,15 @@ def test_every_field_of_a_run_changes_its_id_and_only_the_agents_the_settings() 
         replace(CASE, env="Pendulum-DA"),
         replace(CASE, steps=99_999),
         replace(CASE, env_options={"time_limit": 999}),
+        replace(CASE, eval_every=1000, eval_episodes=10),
+        replace(CASE, eval_every=1000, eval_episodes=9),
     ]
     assert {case.setting_id for case in others} == {CASE.setting_id}
     others.append(replace(CASE, agent="random"))
     assert others[-1].setting_id != CASE.setting_id
     assert len({case.run_id(seed) for case in (CASE, *others) for seed in (0, 1)}) == 2 * (len(others) + 1)
-    assert {field.name for field in fields(Case)} == {"agent", "env", "steps", "hypers", "env_options"}
+    evaluation = ("eval_every", "eval_episodes")
+    assert {field.name for field in fields(Case)} == {"agent", "env", "steps", "hypers", "env_options", *evaluation}
 
 
 @pytest.mark.parametrize(("agent", "name"), [(agent, name) for agent in AGENTS for name in hypers_of(AGENTS[agent])])

@@ -125,12 +125,14 @@ def test_summary_tells_what_the_curves_tell(folder: Path) -> None:
         "seeds": [0, 1, 2],
         "hypers": {},
         "diverged": [],
+        "failed": {},
+        "restarted": [],
     }
 
 
 def test_checkpoints_are_of_their_seeds(folder: Path) -> None:
     for seed in range(3):
-        policy = greedyac.load(folder / f"seed-{seed}.safetensors")
+        policy = greedyac.load(folder / f"seed-{seed}.safetensors").policy
         assert (policy.run.case.agent, policy.run.seed, policy.run.case.steps) == ("random", seed, 2500)
 
 
@@ -144,7 +146,7 @@ def test_overwrite_replaces_the_old_result_and_nothing_else(folder: Path, tmp_pa
     assert (out / "notes.txt").read_text() == "mine"
     assert json.loads((out / "summary.json").read_text())["seeds"] == [2]
     assert pl.read_parquet(out / "curves.parquet")["steps"].to_list() == [300]
-    assert greedyac.load(out / "seed-2.safetensors").run.case.steps == 300
+    assert greedyac.load(out / "seed-2.safetensors").policy.run.case.steps == 300
 
 
 def test_default_folder_is_the_first_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -332,7 +334,9 @@ def test_what_is_written_and_printed_of_diverged_runs(
 ) -> None:
     # Seed 1 of the healthy setting and seed 0 of the other, as if they were of one.
     curves = one_worker.curves[[1, 2]]
-    summary = write_result(TrainResult(curves, [one_worker.policies[1], one_worker.policies[2]], None), tmp_path)
+    summary = write_result(
+        TrainResult(curves, [one_worker.policies[1], one_worker.policies[2]], one_worker.case, None), tmp_path
+    )
     assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
     assert summary["diverged"] == [0]
     average = curves["average_return"][0]

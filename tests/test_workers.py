@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from processes import PATIENCE, PROGRAM, alive, living, parent, stat, wait_for
 
-from greedyac.training.checkpoint import load
+from greedyac.training.checkpoint import load_policy
 from greedyac.training.pool import cores
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
@@ -136,7 +136,7 @@ def test_ctrl_c_keeps_the_runs_that_had_finished(start: Start) -> None:
     rows = pl.read_parquet(training.out / "curves.parquet")
     assert rows["seed"].to_list() == [0, 1, 2, 3, 4]
     assert rows["episodes"].to_list() == 5 * [600]
-    assert [load(training.out / name).run.seed for name in checkpoints] == [0, 1, 2, 3, 4]
+    assert [load_policy(training.out / name).run.seed for name in checkpoints] == [0, 1, 2, 3, 4]
     assert list(training.temporary.glob("greedyac-*")) == []
 
 

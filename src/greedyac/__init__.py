@@ -1,6 +1,8 @@
 """Greedy Actor-Critic, compiled: train, compare and study reinforcement-learning agents.
 
 >>> import greedyac
+>>> model = greedyac.GreedyAC("Pendulum-CA").learn(50_000)  # or on your own gymnasium.Env
+>>> action, _ = model.predict([3.1, 0.0])
 >>> result = greedyac.train("greedy-ac", "Pendulum-CA", seeds=range(10), steps=50_000)
 >>> result.curves  # a Polars frame, one row per run
 """
@@ -8,27 +10,48 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from greedyac.registration import register
+
 if TYPE_CHECKING:
     from greedyac.errors import InputError
-    from greedyac.training.checkpoint import Policy, load
+    from greedyac.training.callbacks import Checkpoint, Evaluate, StopAtReturn
+    from greedyac.training.checkpoint import Policy
     from greedyac.training.evaluate import evaluate
+    from greedyac.training.front import SAC, GreedyAC, Random, VanillaAC, load
     from greedyac.training.train import TrainResult, train
 
-__all__ = ["InputError", "Policy", "TrainResult", "evaluate", "load", "train"]
+__all__ = [
+    "SAC",
+    "Checkpoint",
+    "Evaluate",
+    "GreedyAC",
+    "InputError",
+    "Policy",
+    "Random",
+    "StopAtReturn",
+    "TrainResult",
+    "VanillaAC",
+    "evaluate",
+    "load",
+    "train",
+]
 __version__ = "0.1.0"
 
 _HOMES = {
-    "InputError": "greedyac.errors",
-    "Policy": "greedyac.training.checkpoint",
-    "TrainResult": "greedyac.training.train",
-    "evaluate": "greedyac.training.evaluate",
-    "load": "greedyac.training.checkpoint",
-    "train": "greedyac.training.train",
+    "greedyac.errors": ["InputError"],
+    "greedyac.training.callbacks": ["Checkpoint", "Evaluate", "StopAtReturn"],
+    "greedyac.training.checkpoint": ["Policy"],
+    "greedyac.training.evaluate": ["evaluate"],
+    "greedyac.training.front": ["SAC", "GreedyAC", "Random", "VanillaAC", "load"],
+    "greedyac.training.train": ["TrainResult", "train"],
 }
+
+register()
 
 
 def __getattr__(name: str) -> Any:
     """Import public names when they are first used: `import greedyac` and `greedyac --help` don't wait for JAX."""
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

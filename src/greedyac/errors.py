@@ -18,10 +18,13 @@ class WorkerError(RuntimeError):
     result: Any = None
 
 
-def unknown(kind: str, value: str, allowed: Iterable[str]) -> InputError:
-    """An error that names an unknown `value`, its nearest match if there is one, and all that is allowed."""
+def unknown(kind: str, value: str, allowed: Iterable[str], nearby: Iterable[str] = ()) -> InputError:
+    """An error that names an unknown `value`, its nearest match if there is one, and all that is allowed.
+
+    Names `nearby` are allowed, too, but too many to list.
+    """
     value, allowed = str(value), list(allowed)
-    folded = {name.casefold(): name for name in allowed}
+    folded = {name.casefold(): name for name in (*nearby, *allowed)}
     close = difflib.get_close_matches(value.casefold(), folded, n=1, cutoff=0.5)
     hint = f" (did you mean {folded[close[0]]!r}?)" if close else ""
     return InputError(f"unknown {kind} {value!r}{hint}; allowed: {', '.join(allowed) or 'none'}")

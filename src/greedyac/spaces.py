@@ -1,5 +1,6 @@
 """What an agent sees and does: the spaces of observations and actions. Nothing here knows JAX."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,9 @@ class Box:
         return len(self.low)
 
     def __str__(self) -> str:
-        pairs = zip(self.low, self.high, strict=True)
+        pairs = list(zip(self.low, self.high, strict=True))
+        if len(pairs) > 1 and len(set(pairs)) == 1:
+            return "[{:.4g}, {:.4g}]^{}".format(*pairs[0], len(pairs))
         return " × ".join(f"[{low:.4g}, {high:.4g}]" for low, high in pairs)
 
 
@@ -43,9 +46,14 @@ def to_json(spaces: Spaces) -> dict[str, Any]:
     """The spaces as plain JSON values."""
     action = spaces.action
     return {
-        "observation": {"low": spaces.observation.low, "high": spaces.observation.high},
-        "action": {"count": action.count} if isinstance(action, Discrete) else {"low": action.low, "high": action.high},
+        "observation": _bounds(spaces.observation),
+        "action": {"count": action.count} if isinstance(action, Discrete) else _bounds(action),
     }
+
+
+def _bounds(box: Box) -> dict[str, list[float | None]]:
+    """The bounds, null where there is none."""
+    return {name: [b if math.isfinite(b) else None for b in getattr(box, name)] for name in ("low", "high")}
 
 
 def from_json(values: dict[str, Any]) -> Spaces:
@@ -55,4 +63,8 @@ def from_json(values: dict[str, Any]) -> Spaces:
 
 
 def _box(values: dict[str, Any]) -> Box:
-    return Box(tuple(map(float, values["low"])), tuple(map(float, values["high"])))
+    low, high = (
+        tuple(none if bound is None else float(bound) for bound in values[name])
+        for name, none in (("low", -math.inf), ("high", math.inf))
+    )
+    return Box(low, high)

@@ -36,6 +36,16 @@ class ActorCritic:
     batch_size: int = static(32, at_least=1, help="transitions per update")
     replay_capacity: int = static(100_000, at_least=1, help="transitions that the replay holds")
     hidden: tuple[int, ...] = static((64, 64), at_least=1, help="widths of the hidden layers")
+    warm_up_steps: int = static(
+        0, at_least=0, at_most=2**31 - 1, absent=0, help="steps of uniformly random actions before learning starts"
+    )
+    updates_per_step: int = static(1, at_least=1, at_most=1000, absent=1, help="updates after every step")
+    normalise_observations: bool = static(
+        False, absent=False, help="observations centred and in units of their deviation so far"
+    )
+    normalise_rewards: bool = static(
+        False, absent=False, help="rewards in units of the deviation of discounted returns so far"
+    )
 
     def check(self) -> None:
         """A batch must fit into the replay."""

@@ -32,6 +32,26 @@ class Agent(Protocol):
     def replay_capacity(self) -> int:
         """Transitions that the replay holds."""
 
+    @property
+    def discount(self) -> float:
+        """Of later rewards."""
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Steps of uniformly random actions before learning starts."""
+
+    @property
+    def updates_per_step(self) -> int:
+        """Updates after every step, each from a batch of its own."""
+
+    @property
+    def normalise_observations(self) -> bool:
+        """Whether the agent sees observations centred and scaled."""
+
+    @property
+    def normalise_rewards(self) -> bool:
+        """Whether the agent learns from scaled rewards."""
+
     def check(self) -> None:
         """Raise an `InputError` if hyperparameters that are fine by themselves don't go together."""
 

@@ -13,6 +13,13 @@ from greedyac.replay import Batch
 from greedyac.spaces import Box, Discrete, Spaces
 
 
+def uniform_action(action: Box | Discrete, key: Array) -> Array:
+    """Any of these actions, all equally likely."""
+    if isinstance(action, Discrete):
+        return jax.random.randint(key, (), 0, action.count)
+    return jax.random.uniform(key, (action.size,), jnp.float32, jnp.asarray(action.low), jnp.asarray(action.high))
+
+
 class Uniform(eqx.Module):
     """Every action alike. It has no weights, only the space."""
 
@@ -34,6 +41,11 @@ class Random:
     actions: ClassVar[tuple[type[Box] | type[Discrete], ...]] = (Box, Discrete)
     batch_size: ClassVar[int] = 0
     replay_capacity: ClassVar[int] = 0
+    warm_up_steps: ClassVar[int] = 0
+    updates_per_step: ClassVar[int] = 0
+    normalise_observations: ClassVar[bool] = False
+    normalise_rewards: ClassVar[bool] = False
+    discount: ClassVar[float] = 1.0
 
     def check(self) -> None:
         """There is nothing to check."""
@@ -48,10 +60,7 @@ class Random:
 
     def act(self, state: State, observation: Array, key: Array, greedy: bool) -> Array:
         """Any action; `greedy` makes no difference, as all are equally likely."""
-        action = state.actor.action
-        if isinstance(action, Discrete):
-            return jax.random.randint(key, (), 0, action.count)
-        return jax.random.uniform(key, (action.size,), jnp.float32, jnp.asarray(action.low), jnp.asarray(action.high))
+        return uniform_action(state.actor.action, key)
 
     def diagnose(self, state: State, observation: Array) -> Metrics:
         """There is nothing to tell."""

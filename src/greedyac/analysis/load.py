@@ -12,7 +12,7 @@ import polars as pl
 
 from greedyac.agents import AGENTS
 from greedyac.analysis.stats import Floats
-from greedyac.envs import make_env
+from greedyac.envs import make_world, parse_env_label
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import hypers_of, show
 from greedyac.spaces import Box
@@ -20,7 +20,6 @@ from greedyac.study.spec import Study
 from greedyac.study.store import Store
 from greedyac.training.curve import BINS
 from greedyac.training.rows import SCHEMA, missing_row
-from greedyac.training.runs import parse_env_label
 
 STATUSES = ("done", "diverged", "blank", "failed", "missing")
 """What can have become of a run. `blank`: it is done, but finished no episode and so has no return."""
@@ -159,7 +158,7 @@ def _described(runs: pl.DataFrame, tuning: frozenset[int]) -> pl.DataFrame:
 def kind_of(env: str) -> str:
     """Whether the actions of an environment are `continuous` or `discrete`."""
     name, options = parse_env_label(env)
-    return "continuous" if isinstance(make_env(name, options).spaces.action, Box) else "discrete"
+    return "continuous" if isinstance(make_world(name, options).spaces.action, Box) else "discrete"
 
 
 def variants(runs: pl.DataFrame) -> dict[str, str]:

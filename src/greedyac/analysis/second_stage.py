@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from greedyac.agents import make_agent
 from greedyac.analysis.load import Results
 from greedyac.analysis.select import Choice
-from greedyac.envs import make_env
+from greedyac.envs import make_world, parse_env_label
 from greedyac.errors import InputError
 from greedyac.presets import PRESETS
 from greedyac.study.spec import Study, parse_study
 from greedyac.training.plan import plan_cases
-from greedyac.training.runs import parse_env_label, seeds_text
+from greedyac.training.runs import seeds_text
 
 FRESH = 30
 """How many seeds the study has if there are none left: as many as in the paper."""
@@ -78,7 +78,7 @@ def _written(
 
     Values without effect there may not be fixed in a study; where they are not the defaults they came with a preset.
     """
-    vain = make_agent(agent, choice.hypers).without_effect(make_env(env, options).spaces)
+    vain = make_agent(agent, choice.hypers).without_effect(make_world(env, options).spaces)
     fixed = {name: value for name, value in choice.hypers.items() if name not in vain}
     for preset in (None, *(name for name, table in PRESETS.items() if (agent, env) in table)):
         [case] = plan_cases(agent, env, steps, preset, options, {}, fixed)

@@ -9,10 +9,10 @@ from greedyac.agents import AGENTS
 from greedyac.analysis.figures import learning_curves
 from greedyac.cli.output import first_free, output_folder, write_result
 from greedyac.cli.parser import Parser, folder, whole_number
-from greedyac.cli.progress import ProgressReport
 from greedyac.cli.train import print_summary
 from greedyac.errors import InputError
 from greedyac.presets import PRESETS
+from greedyac.progress import ProgressReport
 from greedyac.training.train import TrainResult, plan_runs, train_runs, worker_count
 
 ENVS = ("Pendulum-CA", "MountainCar-CA")
@@ -45,7 +45,10 @@ def run(options: Any) -> int:
             part = slice(index * count, (index + 1) * count)
             (output.staging / name).mkdir()
             summaries.append(
-                write_result(TrainResult(result.curves[part], result.policies[part], None), output.staging / name)
+                write_result(
+                    TrainResult(result.curves[part], result.policies[part], result.policies[part][0].run.case, None),
+                    output.staging / name,
+                )
             )
         learning_curves(result.curves, single_runs=True).savefig(output.staging / "curves.png")
         output.publish(complete=True)

@@ -23,10 +23,10 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Evaluate and print."""
-    from greedyac.training.checkpoint import load
+    from greedyac.training.checkpoint import load_policy
     from greedyac.training.evaluate import evaluate
 
-    policy = load(options.checkpoint)
+    policy = load_policy(options.checkpoint)
     result = evaluate(policy, options.episodes, options.seed, deterministic=not options.stochastic)
     if options.json:
         returns = [value if math.isfinite(value) else None for value in result.returns]

@@ -8,16 +8,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from greedyac.analysis.figures import learning_curves
 from greedyac.errors import InputError
 from greedyac.training.checkpoint import save_checkpoint
+from greedyac.training.files import write_atomically
+from greedyac.training.rows import RESTARTED
+from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult
 
 _OURS = ("summary.json", "curves.parquet", "curves.png", "seed-*.safetensors")
+UNFINISHED, _PLAN = "unfinished", "train.json"
 _LAST = ("summary.json", "report.html")
 """What a reader looks at first is put in place last."""
 
@@ -80,6 +84,59 @@ def output_folder(out: Path, overwrite: bool, ours: Sequence[str] = _OURS) -> It
         _remove_empty(created)
 
 
+class Asked(NamedTuple):
+    """What a call of `greedyac train` came to, once it was checked."""
+
+    runs: list[Run]
+    overwrite: bool
+    checkpoint_every: int | None
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps({**self._asdict(), "runs": [run.to_json() for run in self.runs]}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Asked":
+        """The inverse of `to_json`."""
+        values = json.loads(text)
+        return cls(**{**values, "runs": [Run.from_json(run) for run in values["runs"]]})
+
+
+@contextmanager
+def unfinished_folder(out: Path, asked: Asked) -> Iterator[Path]:
+    """Where runs under way are kept: in `out` if they are to be resumed after an interruption, else nowhere for long.
+
+    Refuses a folder that holds other unfinished runs, unless asked to overwrite.
+    """
+    folder = out / UNFINISHED
+    plan = folder / _PLAN
+    if plan.exists() and plan.read_text() != asked.to_json():
+        if not asked.overwrite:
+            known = f"holds an unfinished result: `greedyac resume {out}` goes on with it, --overwrite begins anew"
+            raise InputError(f"output folder {str(out)!r} {known}")
+        shutil.rmtree(folder)
+    if not asked.checkpoint_every:
+        with tempfile.TemporaryDirectory(prefix="greedyac-") as temporary:
+            yield Path(temporary)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(plan, asked.to_json().encode())
+    yield folder
+
+
+def read_unfinished(out: Path) -> Asked:
+    """What was asked of a folder whose runs have not finished."""
+    plan = out / UNFINISHED / _PLAN
+    try:
+        return Asked.from_json(plan.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        known = "what it holds is finished" if _results(out, _OURS) else "there is nothing of the kind"
+        allowed = "the folder of a `greedyac train … --checkpoint-every N` that was interrupted"
+        raise InputError(f"{str(out)!r} can't be resumed: {known}; allowed: {allowed}") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{str(plan)!r} can't be read ({error!r})") from None
+
+
 def _remove_empty(folders: list[Path]) -> None:
     """Remove those folders that are empty, the innermost first."""
     with contextlib.suppress(OSError):
@@ -95,7 +152,7 @@ def write_result(result: TrainResult, folder: Path) -> dict[str, Any]:
     """Write the result of one setting to a folder; returns the summary."""
     summary = summarise(result)
     for policy in result.policies:
-        save_checkpoint(folder / f"seed-{policy.run.seed}.safetensors", policy.run, policy.state.actor)
+        save_checkpoint(folder / f"seed-{policy.run.seed}.safetensors", policy)
     result.curves.write_parquet(folder / "curves.parquet")
     (folder / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     learning_curves(result.curves, single_runs=True).savefig(folder / "curves.png")
@@ -104,7 +161,8 @@ def write_result(result: TrainResult, folder: Path) -> dict[str, Any]:
 
 def summarise(result: TrainResult) -> dict[str, Any]:
     """The contents of summary.json."""
-    rows, case = result.curves, result.policies[0].run.case
+    rows, case = result.curves, result.case
+    failed = rows.filter(pl.col("status") == "failed")
     return {
         "agent": case.agent,
         "env": case.env,
@@ -117,7 +175,18 @@ def summarise(result: TrainResult) -> dict[str, Any]:
         "best_return": _over_seeds(rows, "best_return"),
         "run_steps_per_second": result.run_steps_per_second,
         "diverged": rows.filter(pl.col("status") == "diverged")["seed"].to_list(),
+        "failed": {str(seed): error for seed, error in failed.select("seed", "error").iter_rows()},
+        "restarted": rows.filter(pl.col("error") == RESTARTED)["seed"].to_list(),
+        **_evaluated(rows),
     }
+
+
+def _evaluated(rows: pl.DataFrame) -> dict[str, Any]:
+    """The last offline evaluation, if there were any."""
+    if not (known := rows.drop_nulls("eval_steps")).height:
+        return {}
+    last = known.with_columns(last_evaluation=pl.col("eval_curve").list.last().cast(pl.Float64))
+    return {"eval_every": known["eval_steps"][0], "last_evaluation": _over_seeds(last, "last_evaluation")}
 
 
 def _over_seeds(rows: pl.DataFrame, column: str) -> dict[str, Any]:

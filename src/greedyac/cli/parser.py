@@ -12,6 +12,7 @@ from greedyac.errors import InputError, unknown
 
 COMMANDS = {
     "train": "train an agent on an environment: curves, a picture and a checkpoint per seed",
+    "resume": "go on with a training that was interrupted, as if it had not been",
     "eval": "run episodes with a trained policy and print their returns",
     "sweep": "run what a study asks for and the store does not hold yet; go on after any interruption",
     "status": "say how much of what was asked for a store holds",

@@ -5,8 +5,8 @@ import sys
 from typing import Any
 
 from greedyac.cli.parser import Parser, folder
-from greedyac.cli.progress import ProgressReport
 from greedyac.errors import InputError
+from greedyac.progress import ProgressReport
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:

@@ -7,8 +7,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from greedyac.cli.parser import Parser, folder, whole_number
-from greedyac.cli.progress import ProgressReport, duration, speed
 from greedyac.errors import InputError
+from greedyac.progress import ProgressReport, duration, speed
 
 if TYPE_CHECKING:
     from greedyac.study.sweep import Plan, Progress

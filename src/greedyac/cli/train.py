@@ -1,25 +1,32 @@
 """`greedyac train`: one setting, several seeds, one folder of results."""
 
 import argparse
+import shutil
 import sys
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from greedyac.agents import AGENTS, find_agent
 from greedyac.cli.parser import Parser, folder, whole_number
-from greedyac.cli.progress import ProgressReport
-from greedyac.envs import make_env
-from greedyac.errors import InputError, WorkerError, unknown
+from greedyac.envs import parse_env_option
+from greedyac.errors import InputError, WorkerError
 from greedyac.hypers import hypers_of, show
 from greedyac.presets import PRESETS
+
+if TYPE_CHECKING:
+    from greedyac.cli.output import Asked
+from greedyac.progress import ProgressReport
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command, with the hyperparameters of the agent that is named."""
     parser.add_argument("agent", metavar="AGENT", help=" | ".join(AGENTS))
-    parser.add_argument("env", metavar="ENV", help="an environment of `greedyac envs`, such as Pendulum-CA")
+    parser.add_argument(
+        "env", metavar="ENV", help="a name of `greedyac envs`, such as Pendulum-CA, or any Gymnasium id"
+    )
     parser.add_argument("--preset", metavar="NAME", help=f"settings with a name: {' | '.join(PRESETS)}")
     parser.add_argument(
         "--env-option",
@@ -34,6 +41,18 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
     parser.add_argument("--seeds", default="0", metavar="LIST", help="as in 0-9 or 0,3,5-7 (default 0)")
     parser.add_argument(
         "--out", type=folder, metavar="DIR", help="folder for the results (default runs/<agent>-<env>-<n>)"
+    )
+    parser.add_argument(
+        "--eval-every", type=whole_number, metavar="N", help="evaluate with learning off every N steps (default: never)"
+    )
+    parser.add_argument(
+        "--eval-episodes", type=whole_number, default=10, metavar="N", help="episodes of an evaluation (default 10)"
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=whole_number,
+        metavar="N",
+        help="save everything every N steps, so that `greedyac resume DIR` can go on after an interruption",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a result that the folder already holds")
     parser.add_argument("--workers", type=whole_number, metavar="N", help="processes (default: one per core)")
@@ -78,28 +97,52 @@ def run(options: Any) -> int:
     }
     env_options = parse_env_options(options.env, options.env_option)
 
-    from greedyac.cli.output import first_free, output_folder, write_result
-    from greedyac.training.train import Interrupted, plan_runs, train_runs, worker_count
+    from greedyac.cli.output import Asked, first_free
+    from greedyac.training.train import plan_runs, worker_count
 
-    runs = plan_runs(options.agent, options.env, options.steps, options.seeds, options.preset, env_options, {}, hypers)
+    runs = plan_runs(
+        options.agent,
+        options.env,
+        options.steps,
+        options.seeds,
+        options.preset,
+        env_options,
+        {},
+        hypers,
+        (options.eval_every, options.eval_episodes),
+    )
     workers = worker_count(options.workers)
+    out = options.out or first_free(f"runs/{options.agent}-{options.env.replace('/', '-').replace(':', '-')}")
+    return train_to(out, Asked(runs, options.overwrite, options.checkpoint_every), workers)
+
+
+def train_to(out: Path, asked: "Asked", workers: int) -> int:
+    """Train, write the folder and print a small table; with checkpoints what is unfinished stays in the folder."""
+    from greedyac.cli.output import output_folder, unfinished_folder, write_result
+    from greedyac.training.train import Interrupted, train_runs_in
+
+    runs, every = asked.runs, asked.checkpoint_every
     stopped: Interrupted | WorkerError | None = None
-    with output_folder(options.out or first_free(f"runs/{options.agent}-{options.env}"), options.overwrite) as output:
+    with output_folder(out, asked.overwrite) as output, unfinished_folder(out, asked) as folder:
         try:
-            with ProgressReport(f"{options.agent} on {runs[0].case.env_label}") as report:
-                result = train_runs(runs, workers, report.training)
+            with ProgressReport(f"{runs[0].case.agent} on {runs[0].case.env_label}") as report:
+                result = train_runs_in(folder, runs, workers, report.training, every or 0)
         except (Interrupted, WorkerError) as error:
             stopped, result = error, error.result
-        if result.policies:
+        write = result.curves.height > 0 and (stopped is None or not every)
+        if write:
             summary = write_result(result, output.staging)
             output.publish(complete=stopped is None)
+            shutil.rmtree(folder, ignore_errors=True)
     if stopped is not None:
-        kept = "they are kept" if result.policies else "nothing was written"
-        finished = f"{len(result.policies)} of {len(runs)} runs had finished"
+        kept = f"`greedyac resume {out}` goes on" if every else "they are kept" if write else "nothing was written"
+        finished = f"{result.curves.height} of {len(runs)} runs had finished"
         print(f"greedyac: {_reason(stopped)}; {finished}, {kept}", file=sys.stderr)
-    if result.policies:
+    if write:
         print_summary(Console(highlight=False), [summary])
         print(f"written to {output.out}/: summary.json, curves.parquet, curves.png, seed-<n>.safetensors")
+    if write and summary["failed"]:
+        return 1
     return 0 if stopped is None else 1 if isinstance(stopped, WorkerError) else 130
 
 
@@ -109,15 +152,12 @@ def _reason(stopped: BaseException) -> str:
 
 def parse_env_options(env: str, given: list[str]) -> dict[str, object]:
     """`key=value` texts as options of the environment."""
-    known = hypers_of(type(make_env(env)))
     values: dict[str, object] = {}
     for text in given:
         name, equals, value = text.partition("=")
         if not equals:
             raise InputError(f"--env-option {text!r} is not allowed; allowed: name=value")
-        if name not in known:
-            raise unknown(f"option of {env}", name, known)
-        values[name] = known[name].parse(value)
+        values[name] = parse_env_option(env, name, value)
     return values
 
 
@@ -145,3 +185,8 @@ def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
             seeds = ", ".join(map(str, summary["diverged"]))
             where = f"seed {seeds} of {summary['agent']} on {summary['env']}"
             console.print(f"diverged to NaN or infinity, and left out of the means: {where}")
+        for seed, error in summary["failed"].items():
+            console.print(f"seed {seed} failed: {error}", markup=False, soft_wrap=True)
+        if summary["restarted"]:
+            seeds = ", ".join(map(str, summary["restarted"]))
+            console.print(f"resumed with a new episode, as the environment could not be brought back: seed {seeds}")

@@ -1,15 +1,32 @@
 """Where agents learn: the built-in environments, compiled, by name."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from greedyac.envs.acrobot import Acrobot
 from greedyac.envs.env import Env, EnvState, Transition
+from greedyac.envs.host import HostEnv, find_host_env, parse_option, show_option
 from greedyac.envs.mountain_car import MountainCar
 from greedyac.envs.pendulum import Pendulum
 from greedyac.errors import unknown
-from greedyac.hypers import checked
+from greedyac.hypers import checked, hypers_of, show
 
-__all__ = ["ENVS", "Acrobot", "Env", "EnvState", "MountainCar", "Pendulum", "Transition", "make_env"]
+__all__ = [
+    "ENVS",
+    "Acrobot",
+    "Env",
+    "EnvState",
+    "HostEnv",
+    "MountainCar",
+    "Pendulum",
+    "Transition",
+    "World",
+    "env_label",
+    "make_env",
+    "make_world",
+    "parse_env_label",
+    "parse_env_option",
+]
 
 _CLASSES: dict[str, type[Env]] = {"MountainCar": MountainCar, "Pendulum": Pendulum, "Acrobot": Acrobot}
 
@@ -19,9 +36,42 @@ ENVS: dict[str, tuple[type[Env], bool]] = {
 """Name → class, and whether its actions are continuous."""
 
 
+World = Env | HostEnv
+"""Where a run can take place: compiled, or stepped on the host."""
+
+
 def make_env(name: str, options: Mapping[str, object] | None = None) -> Env:
-    """The environment of that name with these options of its constructor."""
+    """The built-in environment of that name with these options of its constructor."""
     if name not in ENVS:
         raise unknown("environment", name, ENVS)
     env, continuous = ENVS[name]
     return checked(env, f"option of {name}", options or {}, continuous=continuous)
+
+
+def make_world(name: str, options: Mapping[str, object] | None = None) -> World:
+    """The built-in environment of that name, or the Gymnasium environment of that id, with these options."""
+    return make_env(name, options) if name in ENVS else find_host_env(name, options or {}, ENVS)
+
+
+def env_label(name: str, world: World) -> str:
+    """The environment's name, with the options that differ from its defaults: `Acrobot-CA[start=zero]`."""
+    told = show if isinstance(world, Env) else show_option
+    options = ",".join(f"{name}={told(value)}" for name, value in sorted(world.options_changed.items()))
+    return f"{name}[{options}]" if options else name
+
+
+def parse_env_label(label: str) -> tuple[str, dict[str, Any]]:
+    """The environment and the options that an `env_label` tells."""
+    name, _, texts = label.removesuffix("]").partition("[")
+    pairs = (text.partition("=") for text in texts.split(",") if text)
+    return name, {option: parse_env_option(name, option, text) for option, _, text in pairs}
+
+
+def parse_env_option(env: str, option: str, text: str) -> Any:
+    """The value of an environment's option that a text stands for."""
+    if env not in ENVS:
+        return parse_option(text)
+    known = hypers_of(ENVS[env][0])
+    if option not in known:
+        raise unknown(f"option of {env}", option, known)
+    return known[option].parse(text)

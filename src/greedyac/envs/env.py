@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.hypers import static
+from greedyac.hypers import hashed_values, hypers_of, static, values_of
 from greedyac.spaces import Box, Discrete, Spaces
 
 
@@ -50,6 +50,17 @@ class Env(ABC):
     def spaces(self) -> Spaces:
         """What an agent sees and does here."""
         return Spaces(self.observation_space, self.action_box if self.continuous else Discrete(3))
+
+    @property
+    def options_changed(self) -> dict[str, Any]:
+        """Those options that differ from their defaults."""
+        known = hypers_of(type(self))
+        return {name: value for name, value in values_of(self).items() if value != known[name].default}
+
+    @property
+    def options_hashed(self) -> dict[str, Any]:
+        """The options that enter a run's id."""
+        return hashed_values(self)
 
     @abstractmethod
     def begin(self, key: Array) -> Any:

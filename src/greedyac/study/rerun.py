@@ -10,12 +10,13 @@ import jax
 import numpy as np
 import polars as pl
 
+from greedyac.envs import parse_env_label
 from greedyac.errors import InputError
 from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.files import write_atomically
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.rows import SCHEMA, cpu, make_row, versions
-from greedyac.training.runs import Case, Run, parse_env_label
+from greedyac.training.runs import Case, Run
 
 BLOCK = 1000
 """Steps whose diagnostics wait on the device before they are brought to the host."""

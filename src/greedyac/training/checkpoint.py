@@ -1,6 +1,11 @@
-"""Checkpoints: a policy's weights as safetensors, with versioned JSON metadata. Loading one never runs code."""
+"""Checkpoints: a policy, or a whole run in the middle, as safetensors with versioned JSON metadata and a checksum.
 
+Loading one never runs code.
+"""
+
+import hashlib
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +17,23 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from greedyac import spaces as spaces_module
+from greedyac.envs import ENVS
+from greedyac.envs.host import HostEnv
+from greedyac.envs.translation import Translation
 from greedyac.errors import InputError
+from greedyac.hypers import stack
 from greedyac.training.files import write_atomically
+from greedyac.training.loop import Lane, Snapshot
+from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps
-from greedyac.training.streams import Stream, stream_key
+from greedyac.training.streams import Stream, seed_keys, stream_key
 
-FORMAT = 1
+FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""
+PARTS = ("actor", "critic", "proposal")
+"""The networks of an agent's state that a checkpoint keeps, where there are such: all but the first are for looking."""
+Weights = dict[str, np.ndarray[Any, Any]]
 
 
 class Prediction(NamedTuple):
@@ -32,54 +46,119 @@ class Prediction(NamedTuple):
 class Policy:
     """A trained policy that can act: what a checkpoint holds."""
 
-    def __init__(self, run: Run, state: Any):
-        self.run, self.state = run, state
-        self.agent, self.spaces = run.case.learner, run.case.world.spaces
+    def __init__(self, run: Run, state: Any, scales: Scales | None = None, translation: Translation | None = None):
+        self.run, self.state, self.scales = run, state, scales
+        self.agent = run.case.learner
+        self.translation = translation or translation_of(run)
+        self.spaces = self.translation.spaces
         self._predictions = 0
-        self._act = jax.jit(jax.vmap(self.agent.act, in_axes=(None, 0, 0, None)), static_argnums=3)
+
+        def act(state: Any, scales: Any, observation: Any, key: Any, greedy: bool) -> Any:
+            return self.agent.act(state, normal_observation(scales, observation), key, greedy)
+
+        self._act = jax.jit(jax.vmap(act, in_axes=(None, None, 0, 0, None)), static_argnums=4)
 
     def predict(self, observation: Any, deterministic: bool = True) -> Prediction:
-        """The action for an observation `[features]`, or the actions for several `[batch, features]`.
+        """The action for an observation as the environment gives it, or the actions for several of them.
 
         Deterministic: the most likely action. Otherwise a sample from the policy.
         """
-        given = np.asarray(observation, np.float32)
-        features = self.spaces.observation.size
-        if given.ndim not in (1, 2) or given.shape[-1] != features:
-            raise InputError(
-                f"an observation of shape {given.shape} is not allowed; allowed: ({features},) or (batch, {features})"
-            )
-        batch = np.atleast_2d(given)
+        batch, single = self.translation.batch(observation)
         key = stream_key(jax.random.key(self.run.seed), Stream.PREDICT, self._predictions)
         self._predictions += 1
-        action = np.asarray(self._act(self.state, batch, jax.random.split(key, len(batch)), deterministic))
-        return Prediction(action if given.ndim == 2 else action[0])
+        keys = jax.random.split(key, len(batch))
+        chosen = np.asarray(self._act(self.state, self.scales, batch, keys, deterministic))
+        return Prediction(self.translation.action(chosen[0]) if single else self.translation.actions(chosen))
 
     def __repr__(self) -> str:
         case, seed = self.run.case, self.run.seed
-        return f"Policy({case.agent!r} on {case.env_label!r}, seed {seed}, after {case.steps:,} steps)"
+        return f"Policy({case.agent!r} on {case.env!r}, seed {seed}, after {case.steps:,} steps)"
 
 
-def save_checkpoint(path: Path, run: Run, actor: Any) -> None:
-    """Write the policy of a run, whole or not at all."""
-    about = {
-        "format": FORMAT,
-        **run.to_json(),
-        "spaces": spaces_module.to_json(run.case.world.spaces),
-        "versions": versions(),
+def translation_of(run: Run) -> Translation:
+    """Between the observations and actions of the run's environment, and ours."""
+    world = run.case.world
+    return world.translation if isinstance(world, HostEnv) else Translation.of(world.spaces)
+
+
+def save_checkpoint(path: Path, policy: Policy) -> None:
+    """Write a policy, whole or not at all."""
+    parts = {name: getattr(policy.state, name, None) for name in PARTS}
+    weights = _named(parts) | _named({"scales": policy.scales})
+    write_atomically(path, _sealed(_about(policy.run, policy.translation), weights))
+
+
+def save_snapshot(path: Path, run: Run, snapshot: Snapshot) -> None:
+    """Write a run in the middle, whole or not at all; of the replay what is filled."""
+    lane = snapshot.lane
+    if lane.replay is not None:
+        lane = lane._replace(replay=lane.replay[: snapshot.time])
+    episode = np.asarray(snapshot.episode) if snapshot.episode else np.zeros(0, np.float32)
+    middle = {
+        "time": snapshot.time,
+        "evaluations": [value if math.isfinite(value) else None for value in snapshot.evaluations],
+        "error": snapshot.error,
+        "restarted": snapshot.restarted,
     }
-    write_atomically(path, save(_named_weights(actor), {"greedyac": json.dumps(about, sort_keys=True)}))
+    about = _about(run, translation_of(run)) | {"middle": middle}
+    write_atomically(path, _sealed(about, _named({"lane": lane, "episode": episode})))
 
 
-def load(path: str | os.PathLike[str]) -> Policy:
+def _about(run: Run, translation: Translation) -> dict[str, Any]:
+    theirs = {} if run.case.env in ENVS else {"gymnasium": translation.to_json()}
+    spaces = spaces_module.to_json(translation.spaces)
+    return {"format": FORMAT, **run.to_json(), "spaces": spaces, **theirs, "versions": versions()}
+
+
+def _sealed(about: dict[str, Any], weights: Weights) -> bytes:
+    sealed = about | {"sha256": checksum(about, weights)}
+    return save(weights, {"greedyac": json.dumps(sealed, sort_keys=True)})
+
+
+def checksum(about: dict[str, Any], weights: Weights) -> str:
+    """Of all that a file says."""
+    told = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for name, weight in sorted(weights.items()):
+        told.update(f"\n{name} {weight.dtype} {weight.shape}\n".encode())
+        told.update(np.ascontiguousarray(weight).data)
+    return told.hexdigest()
+
+
+class Checkpoint(NamedTuple):
+    """What a file holds: a policy and, if it holds everything, the run in the middle."""
+
+    policy: Policy
+    snapshot: Snapshot | None
+
+
+def load_policy(path: str | os.PathLike[str]) -> Policy:
     """The policy in a checkpoint file. `InputError` if the file is not one, or is damaged."""
+    return read_checkpoint(path).policy
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """What a checkpoint file holds. `InputError` if the file is not one, or is damaged."""
     try:
-        return _read(Path(path))
+        about, weights = _read(Path(path))
+        try:
+            return _checkpoint(about, weights)
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            AssertionError,
+        ) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"its metadata can't be used ({error!r})") from None
     except InputError as error:
         raise InputError(f"checkpoint {str(path)!r}: {error}") from None
 
 
-def _read(path: Path) -> Policy:
+def _read(path: Path) -> tuple[dict[str, Any], Weights]:
     try:
         if not path.is_file():
             raise InputError("there is no such file; allowed: a .safetensors file that greedyac wrote")
@@ -92,41 +171,79 @@ def _read(path: Path) -> Policy:
     if "greedyac" not in about:
         raise InputError("it was not written by greedyac")
     try:
-        return _policy(json.loads(about["greedyac"]), weights)
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        values = json.loads(about["greedyac"])
+        given, sealed = values["format"], values.pop("sha256", None)
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"its metadata can't be used ({error!r})") from None
-
-
-def _policy(values: dict[str, Any], weights: dict[str, np.ndarray[Any, Any]]) -> Policy:
-    if (given := values.pop("format")) != FORMAT:
+    if given != FORMAT:
         raise InputError(f"it has the format {given!r}; this version reads {FORMAT}")
-    spaces, _ = spaces_module.from_json(values.pop("spaces")), values.pop("versions")
+    if sealed != checksum(values, weights):
+        raise InputError("it does not match its checksum: it was damaged or changed")
+    return values, weights
+
+
+def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
+    spaces, _, _ = spaces_module.from_json(values.pop("spaces")), values.pop("versions"), values.pop("format")
+    theirs, middle = values.pop("gymnasium", None), values.pop("middle", None)
     run = Run.from_json(values)
     check_seeds([run.seed])
     check_steps(run.case.steps)
+    if run.case.env not in ENVS:
+        world = HostEnv(run.case.env, tuple(sorted(run.case.env_options.items())), known=Translation.from_json(theirs))
+        vars(run.case)["world"] = world
     if run.case.world.spaces != spaces:
         raise InputError(f"its observations and actions are not those of {run.case.env_label}")
-    shapes = eqx.filter_eval_shape(run.case.learner.init, jax.random.key(0), spaces)
-    actor = _fill(shapes.actor, weights)  # all that acting reads; the rest of the state is blank
-    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-    return Policy(run, blank._replace(actor=actor))
+    if middle is None:
+        return Checkpoint(_policy(run, weights), None)
+    snapshot = _snapshot(run, middle, weights)
+    return Checkpoint(Policy(run, snapshot.lane.agent, snapshot.lane.scales), snapshot)
 
 
-def _named_weights(actor: Any) -> dict[str, np.ndarray[Any, Any]]:
+def _policy(run: Run, weights: Weights) -> Policy:
+    learner, spaces = run.case.learner, run.case.world.spaces
+    shapes = eqx.filter_eval_shape(learner.init, jax.random.key(0), spaces)
+    scales = eqx.filter_eval_shape(
+        unknown_scales, spaces.observation.size, learner.normalise_observations, learner.normalise_rewards
+    )
+    parts = {name: getattr(shapes, name, None) for name in PARTS}
+    filled = _fill({**parts, "scales": scales}, weights)
+    blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)  # what only learning reads
+    kept = {name: part for name, part in filled.items() if parts.get(name) is not None}
+    return Policy(run, blank._replace(**kept), filled["scales"])
+
+
+def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
+    time, error, restarted = (middle[name] for name in ("time", "error", "restarted"))
+    evaluations = [math.nan if value is None else float(value) for value in middle["evaluations"]]
+    hypers = {name: value[0] for name, value in stack([run.case.learner]).items()}
+    lane = jax.eval_shape(run.case.program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
+    episode = weights.pop("episode")
+    if lane.replay is not None:
+        capacity, numbers = lane.replay.shape
+        lane = lane._replace(
+            replay=jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
+                (min(time, capacity), numbers), lane.replay.dtype
+            )
+        )
+    filled: Lane = _fill({"lane": lane}, weights)["lane"]
+    if filled.replay is not None:
+        rest = np.zeros((capacity - len(filled.replay), numbers), np.float32)
+        filled = filled._replace(replay=np.concatenate([filled.replay, rest]))  # type: ignore[arg-type]
+    return Snapshot(int(time), filled, evaluations, list(episode), error, restarted)
+
+
+def _named(tree: Any) -> Weights:
     """The weights by their paths: `actor.trunk.layers.0.weight`."""
-    leaves = jax.tree_util.tree_leaves_with_path(actor)
-    return {f"actor.{_name(path)}": np.asarray(leaf) for path, leaf in leaves}
+    return {_name(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator=".")
 
 
-def _fill(shapes: Any, weights: dict[str, np.ndarray[Any, Any]]) -> Any:
-    """The actor of these shapes with these weights; each must be there, in its shape, and no other."""
-    expected = {f"actor.{_name(path)}": leaf for path, leaf in jax.tree_util.tree_leaves_with_path(shapes)}
+def _fill(shapes: Any, weights: Weights) -> Any:
+    """The tree of these shapes with these weights; each must be there, in its shape, and no other."""
+    expected = {_name(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(shapes)}
     if missing := expected.keys() - weights.keys():
         raise InputError(f"the weight {min(missing)!r} is missing")
     if extra := weights.keys() - expected.keys():
@@ -135,4 +252,4 @@ def _fill(shapes: Any, weights: dict[str, np.ndarray[Any, Any]]) -> Any:
         if weights[name].shape != leaf.shape or weights[name].dtype != leaf.dtype:
             given = f"shape {weights[name].shape} of {weights[name].dtype}"
             raise InputError(f"the weight {name!r} has {given}; it should have {leaf.shape} of {leaf.dtype}")
-    return jax.tree_util.tree_map_with_path(lambda path, _: weights[f"actor.{_name(path)}"], shapes)
+    return jax.tree_util.tree_map_with_path(lambda path, _: weights[_name(path)], shapes)

@@ -1,5 +1,6 @@
 """A chunk of runs: the unit of work and of loss. Trained a few lanes at a time, and published as one file of rows."""
 
+import contextlib
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -11,9 +12,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from greedyac.training.checkpoint import save_checkpoint
+from greedyac.errors import InputError
+from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoint, save_snapshot
+from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.files import DamagedError, chunk_id, publish_rows, read_rows, rows_path
-from greedyac.training.loop import Lanes, Outcome
+from greedyac.training.loop import Snapshot
 from greedyac.training.rows import SCHEMA, make_row
 from greedyac.training.runs import Case, Run
 
@@ -29,6 +32,8 @@ class Chunk:
     width: int
     folder: Path
     checkpoints: bool = False
+    checkpoint_every: int = 0
+    """Steps after which each run is saved in the middle, to go on from there after an interruption; 0 for never."""
 
     @cached_property
     def chunk_id(self) -> str:
@@ -43,14 +48,32 @@ class Chunk:
     def to_json(self) -> str:
         """One line of JSON, as workers take it."""
         runs, folder = [run.to_json() for run in self.runs], str(self.folder.absolute())
-        return json.dumps({"runs": runs, "width": self.width, "folder": folder, "checkpoints": self.checkpoints})
+        saved = {"checkpoints": self.checkpoints, "checkpoint_every": self.checkpoint_every}
+        return json.dumps({"runs": runs, "width": self.width, "folder": folder, **saved})
 
     @classmethod
     def from_json(cls, text: str) -> "Chunk":
         """The inverse of `to_json`."""
         values = json.loads(text)
         runs = [Run.from_json(run) for run in values["runs"]]
-        return cls(runs, values["width"], Path(values["folder"]), values["checkpoints"])
+        saved = values["checkpoints"], values["checkpoint_every"]
+        return cls(runs, values["width"], Path(values["folder"]), *saved)
+
+
+def middle_path(folder: Path, run: Run) -> Path:
+    """Where a run in the middle is saved."""
+    return folder / f"{run.run_id}.middle.safetensors"
+
+
+def read_middle(folder: Path, run: Run) -> Snapshot | None:
+    """A run in the middle, if it was saved; `InputError` if its file is damaged or of another run."""
+    path = middle_path(folder, run)
+    if not path.exists():
+        return None
+    held = read_checkpoint(path)
+    if held.policy.run.run_id != run.run_id:
+        raise InputError(f"checkpoint {str(path)!r}: it is of another run")
+    return held.snapshot
 
 
 class Receipt(NamedTuple):
@@ -63,10 +86,6 @@ class Receipt(NamedTuple):
     """Whether the file system has hard links."""
 
 
-BLOCK_SECONDS = 0.3
-"""How often training comes back to Python. Long enough to cost nothing, short enough for a live progress bar."""
-
-
 def train_chunk(chunk: Chunk, on_steps: Callable[[int], None]) -> Receipt:
     """Train a chunk's runs and publish them, unless they are; `on_steps` hears of run-steps done, 0 when compiled."""
     links, rows = True, None
@@ -75,29 +94,48 @@ def train_chunk(chunk: Chunk, on_steps: Callable[[int], None]) -> Receipt:
     if rows is None:
         made: list[dict[str, Any]] = []
         for first in range(0, len(chunk.runs), chunk.width):
-            runs, started = chunk.runs[first : first + chunk.width], time.perf_counter()
-            outcomes = _train(runs, chunk.width, on_steps)
-            seconds = (time.perf_counter() - started) / len(runs)
-            made += [make_row(run, outcome, seconds) for run, outcome in zip(runs, outcomes, strict=True)]
-            if chunk.checkpoints:
-                for run, outcome in zip(runs, outcomes, strict=True):
-                    save_checkpoint(chunk.folder / f"{run.run_id}.safetensors", run, outcome.actor)
+            made += _train(chunk, chunk.runs[first : first + chunk.width], on_steps)
         rows = pl.DataFrame(made, SCHEMA)
         links = publish_rows(chunk.folder, rows)
     diverged = rows.filter(pl.col("status") == "diverged").height
     return Receipt(chunk.chunk_id, rows.height, diverged, links)
 
 
-def _train(runs: Sequence[Run], width: int, on_steps: Callable[[int], None]) -> list[Outcome]:
-    """What the runs come to, side by side."""
-    case = runs[0].case
-    lanes = Lanes([run.case.learner for run in runs], case.world, [run.seed for run in runs], case.steps, width)
-    on_steps(0)
-    block = 10
-    while lanes.time < lanes.steps:
-        before, begun = lanes.time, time.perf_counter()
-        lanes.advance(block)
-        on_steps((lanes.time - before) * len(runs))
-        rate = block / (time.perf_counter() - begun)
-        block = max(1, min(int(rate * BLOCK_SECONDS), 10 * block))
-    return lanes.outcomes()
+def _train(chunk: Chunk, runs: Sequence[Run], on_steps: Callable[[int], None]) -> list[dict[str, Any]]:
+    """The rows of runs that are trained side by side; those that go on from different times one after another."""
+    saved = {run.run_id: read_middle(chunk.folder, run) if chunk.checkpoint_every else None for run in runs}
+    times = {run_id: snapshot.time if snapshot else 0 for run_id, snapshot in saved.items()}
+    rows: dict[str, dict[str, Any]] = {}
+    for moment in sorted(set(times.values())):
+        same = [run for run in runs if times[run.run_id] == moment]
+        made = _train_together(chunk, same, [snapshot for run in same if (snapshot := saved[run.run_id])], on_steps)
+        rows |= {row["run_id"]: row for row in made}
+    return [rows[run.run_id] for run in runs]
+
+
+def _train_together(
+    chunk: Chunk, runs: Sequence[Run], snapshots: Sequence[Snapshot], on_steps: Callable[[int], None]
+) -> list[dict[str, Any]]:
+    """The rows of runs that are, and stay, at one time."""
+    started, case = time.perf_counter(), runs[0].case
+    agents, seeds = [run.case.learner for run in runs], [run.seed for run in runs]
+    lanes = make_lanes(agents, case.world, seeds, case.steps, chunk.width, snapshots)
+
+    def evaluate() -> None:
+        lanes.evaluate(case.eval_episodes)
+
+    def save() -> None:
+        for run, snapshot in zip(runs, lanes.snapshots(), strict=True):
+            save_snapshot(middle_path(chunk.folder, run), run, snapshot)
+
+    due = [Every(case.eval_every, evaluate)] if case.eval_every else []
+    due += [Every(chunk.checkpoint_every, save)] if chunk.checkpoint_every else []
+    with contextlib.closing(lanes):
+        on_steps(0)
+        drive(lanes, lambda steps: on_steps(steps * len(runs)), *due)
+        outcomes = lanes.outcomes()
+    seconds = (time.perf_counter() - started) / len(runs)
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if chunk.checkpoints and outcome.error is None:
+            save_checkpoint(chunk.folder / f"{run.run_id}.safetensors", Policy(run, outcome.agent, outcome.scales))
+    return [make_row(run, outcome, seconds) for run, outcome in zip(runs, outcomes, strict=True)]

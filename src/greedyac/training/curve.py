@@ -57,6 +57,11 @@ def empty() -> Curve:
     )
 
 
+def renewed(curve: Curve) -> Curve:
+    """Nothing is recorded yet, in the middle of whatever episode is under way."""
+    return empty()._replace(episodes=curve.episodes, start=curve.start, running=curve.running)
+
+
 def record(curve: Curve, edges: Array, time: Array, reward: Array, ended: Array, counts: Array) -> Curve:
     """The curve after the step at `time`, whether the episode `ended` there, and whether it still `counts`."""
     running = curve.running + reward

@@ -1,17 +1,17 @@
-"""Evaluation of a policy: whole episodes with learning off, all at once in one compiled program."""
+"""Evaluation of a policy: whole episodes with learning off."""
 
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from scipy import stats
 
+from greedyac.envs import HostEnv
 from greedyac.hypers import whole
 from greedyac.training.checkpoint import Policy
+from greedyac.training.episodes import compiled_returns, host_returns
+from greedyac.training.loop import static_part
 from greedyac.training.runs import check_seeds
-from greedyac.training.streams import Stream, stream_key
 
 
 class Evaluation(NamedTuple):
@@ -26,27 +26,15 @@ def evaluate(policy: Policy, episodes: int = 10, seed: int = 0, deterministic: b
     """Episodes on the policy's own environment, with the most likely action or with samples."""
     episodes = whole("episodes", episodes, 1, 1_000_000)
     [seed] = check_seeds([seed])
-    env, agent, state = policy.run.case.world, policy.agent, policy.state
-
-    def episode(key: Array) -> Array:
-        def under_way(carry: Any) -> Array:
-            return ~carry[-1]
-
-        def step(carry: Any) -> Any:
-            env_state, observation, time, total, _ = carry
-            act_key, move_key = jax.random.split(jax.random.fold_in(key, time + 1))
-            action = agent.act(state, observation, act_key, greedy=deterministic)
-            env_state, moved = env.step(env_state, action, move_key)
-            ended = moved.terminated | moved.truncated
-            return env_state, moved.observation, time + 1, total + moved.reward, ended
-
-        begun = (*env.reset(jax.random.fold_in(key, 0)), jnp.int32(0), jnp.float32(0), jnp.bool_(False))
-        return jax.lax.while_loop(under_way, step, begun)[3]
-
-    def numbered(index: Array) -> Array:
-        return episode(stream_key(jax.random.key(seed), Stream.EVALUATE, index))
-
-    returns = np.asarray(jax.jit(jax.vmap(numbered))(jnp.arange(episodes)), np.float64)
+    agent = static_part(policy.agent)  # the swept fields play no part, and would have it compiled anew
+    world, trained = policy.run.case.world, (policy.state, policy.scales, jax.random.key(seed))
+    if isinstance(world, HostEnv):
+        env = world.make()
+        told = agent, env, policy.translation, *trained, seed, 0, episodes, deterministic
+        returns = np.array(host_returns(*told))
+        env.close()
+    else:
+        returns = np.array(compiled_returns(agent, world, *trained, 0, episodes, deterministic))
     return Evaluation(returns.tolist(), float(returns.mean()), _interval(returns))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from greedyac.agents import Agent, check_hypers, find_agent, make_agent
-from greedyac.envs import make_env
+from greedyac.envs import Env, HostEnv, make_world
 from greedyac.errors import InputError
 from greedyac.hypers import hypers_of, show, values_of
 from greedyac.presets import preset as find_preset
@@ -17,7 +17,7 @@ from greedyac.spaces import Box, Discrete
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, sampled_actions, summed_numbers
 from greedyac.training.loop import MIN_WIDTH, Program
-from greedyac.training.runs import Case, Run, check_steps
+from greedyac.training.runs import Case, Run, check_evaluation, check_steps
 
 MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them bring no more."""
@@ -37,19 +37,22 @@ WORKER_BYTES = 600e6
 
 def plan_cases(
     agent: str,
-    env: str,
+    env: str | HostEnv,
     steps: int,
     preset: str | None,
     env_options: Mapping[str, object],
     sweep: Mapping[str, Sequence[object]],
     hypers: Mapping[str, object],
+    evaluation: tuple[object, object] = (None, None),
 ) -> list[Case]:
-    """Every setting of a sweep on one environment, all checked."""
-    learner, world = find_agent(agent), make_env(env, env_options)
+    """Every setting of a sweep on one environment, all checked; `evaluation`: every so many steps, so many episodes."""
+    learner, world = find_agent(agent), env if isinstance(env, HostEnv) else make_world(env, env_options)
+    env = env.name if isinstance(env, HostEnv) else env
     if not isinstance(world.spaces.action, learner.actions):
         kinds = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in learner.actions)
         raise InputError(f"{agent} can't choose the actions of {env}, {world.spaces.action}; allowed: {kinds} actions")
-    options = {name: value for name, value in values_of(world).items() if name in env_options}
+    known = values_of(world) if isinstance(world, Env) else world.options
+    options = {name: value for name, value in known.items() if name in env_options}
     fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
     check_hypers(agent, fixed)  # complains about a wrong name or value before the sweep does
     if not isinstance(sweep, Mapping):
@@ -58,13 +61,14 @@ def plan_cases(
         )
     sweep = {name: _sweep_values(learner, name, values, hypers) for name, values in sweep.items()}
     steps, cases = check_steps(steps), []
+    evaluated = check_evaluation(*evaluation, steps)
     for values in itertools.product(*sweep.values()):
         setting = make_agent(agent, {**fixed, **dict(zip(sweep, values, strict=True))})
         if vain := sorted(setting.without_effect(world.spaces) & sweep.keys()):
             raise InputError(
                 f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env} with these values"
             )
-        cases.append(case := Case(agent, env, steps, values_of(setting), options))
+        cases.append(case := Case(agent, env, steps, values_of(setting), options, *evaluated))
         vars(case).update(learner=setting, world=world)  # made already: no need to make them again
     return cases
 
@@ -83,7 +87,12 @@ def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping
 
 
 def plan_chunks(
-    runs: Iterable[Run], workers: int, folder: Path, seconds: float = 0.0, checkpoints: bool = False
+    runs: Iterable[Run],
+    workers: int,
+    folder: Path,
+    seconds: float = 0.0,
+    checkpoints: bool = False,
+    checkpoint_every: int = 0,
 ) -> list[Chunk]:
     """The runs by program, cut into chunks of about that many nominal seconds; those that take longest come first.
 
@@ -107,7 +116,7 @@ def plan_chunks(
         size = width * _rounds(math.ceil(len(members) / width), width, costs[key] * width, min(seconds, share / 2))
         for first in range(0, len(members), size):
             part = members[first : first + size]
-            chunks.append((costs[key] * len(part), Chunk(part, width, folder, checkpoints)))
+            chunks.append((costs[key] * len(part), Chunk(part, width, folder, checkpoints, checkpoint_every)))
     chunks.sort(key=lambda priced: -priced[0])
     return [chunk for _, chunk in chunks]
 
@@ -129,6 +138,8 @@ def widest(case: Case) -> int:
 
     Every array that is added up has `MANY_NUMBERS` at all of these widths, or at none.
     """
+    if isinstance(case.world, HostEnv):
+        return MAX_WIDTH  # where lanes learn one after another
     if _layer(case.learner) > MAX_WIDE_LAYER:
         return MIN_WIDTH
     sizes = summed_numbers(case.learner, case.world.spaces)
@@ -138,6 +149,8 @@ def widest(case: Case) -> int:
 
 def best_width(case: Case) -> int:
     """How many lanes side by side train fastest: those that fit into a core's cache."""
+    if isinstance(case.world, HostEnv):
+        return MAX_WIDTH
     layer = 4 * _layer(case.learner) * max(1, sampled_actions(case.learner, case.world.spaces))
     return max(MIN_WIDTH, min(widest(case), CACHE // max(1, layer)))
 

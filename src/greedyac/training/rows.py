@@ -1,6 +1,7 @@
 """Results as rows: one row per run, with the same columns wherever results are kept."""
 
 import json
+import math
 import platform
 from functools import cache
 from importlib import metadata
@@ -9,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from greedyac.envs import Env, World
 from greedyac.training.curve import BINS
 from greedyac.training.loop import Outcome
 from greedyac.training.runs import Run
@@ -37,14 +39,19 @@ _COLUMNS: dict[str, type[pl.DataType] | pl.DataType] = {
     "seconds": pl.Float64,
 }
 SCHEMA = pl.Schema(_COLUMNS)
+RESTARTED = "after an interruption its environment could not be brought back, and a new episode was begun"
+"""What the column `error` says of a run that is done all the same."""
 
 
 def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
     """The row of a run that took `seconds` as its share."""
     summary = outcome.summary
+    if outcome.error is not None:
+        return failed_row(run, outcome.error)
     return {
         **_identity(run),
         "status": "done" if outcome.diverged_at is None else "diverged",
+        "error": RESTARTED if outcome.restarted else None,
         "diverged_at": outcome.diverged_at,
         "average_return": summary.average_return,
         "final_return": summary.final_return,
@@ -52,10 +59,23 @@ def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "episodes": summary.episodes,
         "curve": summary.curve,
         "curve_steps": run.case.steps / BINS,
-        "versions": json.dumps(versions(), sort_keys=True),
+        **_evaluated(run, outcome),
+        "versions": json.dumps(versions() | world_versions(run.case.world), sort_keys=True),
         "cpu": cpu(),
         "seconds": seconds,
     }
+
+
+def _evaluated(run: Run, outcome: Outcome) -> dict[str, Any]:
+    """The columns of offline evaluations, where there were any; null from a divergence on."""
+    if not run.case.eval_every:
+        return {}
+    every, diverged_at = run.case.eval_every, outcome.diverged_at
+    known = len(outcome.evaluations) if diverged_at is None else diverged_at // every
+    told = [
+        value if number < known and math.isfinite(value) else None for number, value in enumerate(outcome.evaluations)
+    ]
+    return {"eval_curve": told, "eval_steps": every}
 
 
 def failed_row(run: Run, error: str) -> dict[str, Any]:
@@ -88,6 +108,16 @@ def versions() -> dict[str, str]:
     """The software that a result depends on."""
     packages = ("greedyac", "jax", "jaxlib", "equinox", "optax", "numpy")
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
+
+
+@cache
+def world_versions(world: World) -> dict[str, str]:
+    """The software of an environment that is not ours, as far as it can be told."""
+    if isinstance(world, Env):
+        return {}
+    homes = metadata.packages_distributions()
+    known = {homes[package][0] for package in world.packages - {"greedyac"} if package in homes}
+    return {name: metadata.version(name) for name in sorted(known)}
 
 
 @cache

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from greedyac.agents import Agent, make_agent
-from greedyac.envs import Env, make_env
+from greedyac.envs import World, env_label, make_world
 from greedyac.errors import InputError
-from greedyac.hypers import hashed_values, hypers_of, show, values_of, whole
+from greedyac.hypers import hashed_values, whole
 from greedyac.training.loop import Program, static_part
 from greedyac.training.streams import MAX_SEED
 
@@ -29,6 +29,9 @@ class Case:
     steps: int
     hypers: Mapping[str, Any] = field(default_factory=dict)
     env_options: Mapping[str, Any] = field(default_factory=dict)
+    eval_every: int = 0
+    """Steps between offline evaluations; 0 means that there are none."""
+    eval_episodes: int = 0
 
     @cached_property
     def learner(self) -> Agent:
@@ -36,9 +39,9 @@ class Case:
         return make_agent(self.agent, self.hypers)
 
     @cached_property
-    def world(self) -> Env:
+    def world(self) -> World:
         """The environment with its options."""
-        return make_env(self.env, self.env_options)
+        return make_world(self.env, self.env_options)
 
     @cached_property
     def program(self) -> Program:
@@ -47,11 +50,8 @@ class Case:
 
     @cached_property
     def env_label(self) -> str:
-        """The environment's name, with the options that differ from its defaults: `Acrobot-CA[start=zero]`."""
-        defaults = {name: hyper.default for name, hyper in hypers_of(type(self.world)).items()}
-        changed = {name: value for name, value in values_of(self.world).items() if value != defaults[name]}
-        options = ",".join(f"{name}={show(value)}" for name, value in sorted(changed.items()))
-        return f"{self.env}[{options}]" if options else self.env
+        """The environment's name, with the options that differ from its defaults."""
+        return env_label(self.env, self.world)
 
     @cached_property
     def setting_id(self) -> str:
@@ -65,22 +65,16 @@ class Case:
     @cached_property
     def _determinants(self) -> str:
         """Canonical JSON of all but seed and steps, which come last in the alphabet, without the closing brace."""
-        determinants = {
+        determinants: dict[str, Any] = {
             "agent": self.agent,
             "hypers": hashed_values(self.learner),
             "env": self.env,
-            "env_options": hashed_values(self.world),
+            "env_options": self.world.options_hashed,
             "numerics": {"agent": self.learner.numerics, "env": self.world.numerics},
         }
+        if self.eval_every:
+            determinants["evaluation"] = {"every": self.eval_every, "episodes": self.eval_episodes}
         return _canonical(determinants).removesuffix("}")
-
-
-def parse_env_label(label: str) -> tuple[str, dict[str, Any]]:
-    """The environment and the options that a `Case.env_label` tells."""
-    name, _, texts = label.removesuffix("]").partition("[")
-    known = hypers_of(type(make_env(name)))
-    pairs = (text.partition("=") for text in texts.split(",") if text)
-    return name, {option: known[option].parse(text) for option, _, text in pairs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +150,13 @@ def check_seeds(seeds: Iterable[Any]) -> list[int]:
 def check_steps(steps: object) -> int:
     """A number of steps that can be run."""
     return whole("steps", steps, 1, MAX_STEPS)
+
+
+def check_evaluation(every: object, episodes: object, steps: int) -> tuple[int, int]:
+    """How often a run is evaluated offline, and in how many episodes; 0 of 0 means never."""
+    if every is None:
+        return 0, 0
+    return whole("eval_every", every, 1, steps), whole("eval_episodes", episodes, 1, 1_000_000)
 
 
 def seed_list(seeds: int | str | Iterable[int]) -> list[int]:

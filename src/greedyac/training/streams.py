@@ -36,3 +36,8 @@ def seed_keys(seeds: list[int]) -> Array:
 def stream_key(key: Array, stream: Stream, index: Array | int) -> Array:
     """The key of one use of a stream: at a time, for an episode, for the n-th prediction."""
     return jax.random.fold_in(jax.random.fold_in(key, stream), index)
+
+
+def host_seed(seed: int, stream: Stream, index: int) -> int:
+    """The seed of an environment's reset: of an episode, or of an evaluation."""
+    return int(np.random.SeedSequence((seed, int(stream), index)).generate_state(1)[0] >> 1)

@@ -5,18 +5,21 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from greedyac.envs import HostEnv
+from greedyac.envs.host import named_host_env
 from greedyac.errors import WorkerError
 from greedyac.hypers import whole
-from greedyac.training.checkpoint import Policy, load
+from greedyac.training.checkpoint import Policy, load_policy
+from greedyac.training.chunk import Chunk, read_middle, train_chunk
 from greedyac.training.files import read_rows
 from greedyac.training.plan import plan_cases, plan_chunks
 from greedyac.training.pool import cores, train_chunks
 from greedyac.training.rows import SCHEMA
-from greedyac.training.runs import Run, seed_list
+from greedyac.training.runs import Case, Run, seed_list
 
 
 class Progress(NamedTuple):
@@ -42,19 +45,23 @@ class TrainResult(NamedTuple):
     """One row per run, in the order of settings × seeds."""
     policies: list[Policy]
     """The trained policies, in the same order."""
+    case: Case
+    """That of the first run."""
     run_steps_per_second: float | None
     """Over all runs and workers, from the first training step to the last; compilation is not counted."""
 
 
 def train(
     agent: str,
-    env: str,
+    env: str | Callable[[], Any],
     *,
     steps: int = 100_000,
     seeds: int | str | Iterable[int] = 0,
     preset: str | None = None,
     env_options: Mapping[str, object] | None = None,
     sweep: Mapping[str, Sequence[object]] | None = None,
+    eval_every: int | None = None,
+    eval_episodes: int = 10,
     workers: int | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     **hypers: object,
@@ -66,18 +73,23 @@ def train(
 
     Args:
         agent: its name, `"greedy-ac"`; `greedyac agents` lists them with their hyperparameters.
-        env: its name, `"Pendulum-CA"`; `greedyac envs` lists them with their options.
+        env: its name, `"Pendulum-CA"` (`greedyac envs` lists them with their options), any Gymnasium id, or a class or
+            function that makes a `gymnasium.Env`: one for each run, all in this process.
         steps: environment steps of each run; there is one update per step.
         seeds: a seed, several, or a text such as `"0-9"`.
         preset: `"paper"` or `"paper-across"` for settings that the paper tuned per environment or across environments;
             hyperparameters given beside it override it.
         env_options: options of the environment, `{"start": "zero"}`.
         sweep: hyperparameter → its values, `{"critic_step_size": [1e-4, 1e-3]}`.
+        eval_every: steps after which the most likely action is tried for `eval_episodes` episodes with learning off.
+        eval_episodes: episodes of such an evaluation, whose mean return enters the column `eval_curve`.
         workers: number of processes.
         on_progress: hears how far training has come, a few times a second.
         **hypers: the agent's hyperparameters; the others keep their defaults.
     """
-    runs = plan_runs(agent, env, steps, seeds, preset, env_options or {}, sweep or {}, hypers)
+    world = env if isinstance(env, str) else named_host_env(env)
+    evaluation = (eval_every, eval_episodes)
+    runs = plan_runs(agent, world, steps, seeds, preset, env_options or {}, sweep or {}, hypers, evaluation)
     return train_runs(runs, worker_count(workers), on_progress or (lambda progress: None))
 
 
@@ -88,50 +100,93 @@ def worker_count(workers: int | None) -> int:
 
 def plan_runs(
     agent: str,
-    env: str,
+    env: str | HostEnv,
     steps: int,
     seeds: int | str | Iterable[int],
     preset: str | None,
     env_options: Mapping[str, object],
     sweep: Mapping[str, Sequence[object]],
     hypers: Mapping[str, object],
+    evaluation: tuple[object, object] = (None, None),
 ) -> list[Run]:
     """The runs that a call of `train` asks for, all checked before anything compiles."""
-    cases = plan_cases(agent, env, steps, preset, env_options, sweep, hypers)
+    cases = plan_cases(agent, env, steps, preset, env_options, sweep, hypers, evaluation)
     listed = seed_list(seeds)
     return [Run(case, seed) for case in cases for seed in listed]
 
 
 def train_runs(runs: Sequence[Run], workers: int, on_progress: Callable[[Progress], None]) -> TrainResult:
     """Train checked runs. `Interrupted` or `WorkerError` carry the `result` of those that had finished."""
-    total, done, began, rate = sum(run.case.steps for run in runs), 0, None, None
     with tempfile.TemporaryDirectory(prefix="greedyac-") as temporary:
-        folder = Path(temporary)
-        on_progress(Progress(0, total, None))
-        chunks = plan_chunks(runs, workers, folder, checkpoints=True)
-        try:
-            with contextlib.closing(train_chunks(chunks, workers)) as events:
-                for event in events:
-                    if event["event"] == "failed":
-                        raise WorkerError(event["error"])
-                    if event["event"] == "steps":
-                        now = time.perf_counter()
-                        began = began or now
-                        done += event["steps"]
-                        rate = done / (now - began) if done else None
-                        on_progress(Progress(done, total, rate))
-        except KeyboardInterrupt:
-            raise Interrupted(_collect(runs, folder, rate)) from None
-        except WorkerError as error:
-            error.result = _collect(runs, folder, rate)
-            raise
-        return _collect(runs, folder, rate)
+        return train_runs_in(Path(temporary), runs, workers, on_progress)
+
+
+def train_runs_in(
+    folder: Path,
+    runs: Sequence[Run],
+    workers: int,
+    on_progress: Callable[[Progress], None],
+    checkpoint_every: int = 0,
+) -> TrainResult:
+    """The same in a folder that stays: what it holds is not trained again, and what is in the middle goes on."""
+    held = set(read_rows(folder.glob("*.parquet"), ["run_id"])["run_id"])
+    missing = [run for run in runs if run.run_id not in held]
+    total, left = (sum(run.case.steps for run in some) for some in (runs, missing))
+    if checkpoint_every:
+        left -= sum(snapshot.time for run in missing if (snapshot := read_middle(folder, run)))
+    meter = _Meter(total, total - left, on_progress)
+    chunks = plan_chunks(missing, workers, folder, checkpoints=True, checkpoint_every=checkpoint_every)
+    try:
+        if any(isinstance(run.case.world, HostEnv) and run.case.world.maker for run in missing):
+            for chunk in chunks:  # a user's own class can't be sent to another process
+                train_chunk(chunk, meter.add)
+        else:
+            _train_in_workers(chunks, workers, meter)
+    except KeyboardInterrupt:
+        raise Interrupted(_collect(runs, folder, meter.rate)) from None
+    except WorkerError as error:
+        error.result = _collect(runs, folder, meter.rate)
+        raise
+    return _collect(runs, folder, meter.rate)
+
+
+def _train_in_workers(chunks: Sequence[Chunk], workers: int, meter: "_Meter") -> None:
+    with contextlib.closing(train_chunks(chunks, workers)) as events:
+        for event in events:
+            if event["event"] == "failed":
+                raise WorkerError(event["error"])
+            if event["event"] == "steps":
+                meter.add(event["steps"])
+
+
+class _Meter:
+    """Counts run-steps, those `before` included, and tells how far that is."""
+
+    def __init__(self, total: int, before: int, on_progress: Callable[[Progress], None]):
+        self._total, self._before, self._done, self._tell = total, before, before, on_progress
+        self._began: float | None = None
+        self.rate: float | None = None
+        self._tell(Progress(before, total, None))
+
+    def add(self, steps: int) -> None:
+        """So many more are done; the first time it is that training begins."""
+        now = time.perf_counter()
+        self._began = self._began or now
+        self._done += steps
+        self.rate = (self._done - self._before) / (now - self._began) if self._done > self._before else None
+        self._tell(Progress(self._done, self._total, self.rate))
 
 
 def _collect(runs: Sequence[Run], folder: Path, rate: float | None) -> TrainResult:
-    """The published results in the order of the runs."""
+    """The published results in the order of the runs; runs that failed have no policy."""
     rows = read_rows(folder.glob("*.parquet"))
     order = pl.DataFrame({"run_id": [run.run_id for run in runs]})
     curves = order.join(rows, on="run_id", how="inner", maintain_order="left").select(SCHEMA.names())
-    policies = [load(folder / f"{run_id}.safetensors") for run_id in curves["run_id"]]
-    return TrainResult(curves, policies, rate)
+    trained = set(curves.filter(pl.col("status") != "failed")["run_id"])
+    policies = [_policy(folder, run) for run in runs if run.run_id in trained]
+    return TrainResult(curves, policies, runs[0].case, rate)
+
+
+def _policy(folder: Path, run: Run) -> Policy:
+    held = load_policy(folder / f"{run.run_id}.safetensors")
+    return Policy(run, held.state, held.scales, held.translation)

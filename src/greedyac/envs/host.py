@@ -1,0 +1,170 @@
+"""Gymnasium's environments as worlds for our agents, stepped on the host: by id, by function, or a user's own one."""
+
+import copy
+import importlib
+import json
+import math
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar
+
+import gymnasium
+
+from greedyac.envs.translation import Translation, translation_of
+from greedyac.errors import InputError, unknown
+from greedyac.hypers import show
+from greedyac.spaces import Spaces
+
+Scalar = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class HostEnv:
+    """A Gymnasium id with options of its constructor, or a function that makes such environments, under a name."""
+
+    numerics: ClassVar[int] = 1
+
+    name: str
+    given: tuple[tuple[str, Scalar], ...] = ()
+    maker: Callable[..., Any] | None = None
+    known: "Translation | None" = field(default=None, compare=False)
+    """What a file says of its observations and actions: then none need be made to know them."""
+
+    @property
+    def options(self) -> dict[str, Scalar]:
+        """What was given to the constructor."""
+        return dict(self.given)
+
+    options_changed = options_hashed = options
+
+    @property
+    def packages(self) -> set[str]:
+        """The modules whose versions matter."""
+        made = self.maker or gymnasium.registry[self.name.rpartition(":")[2]].entry_point
+        path = made if isinstance(made, str) else getattr(made, "__module__", "")
+        engines = {"mujoco": "mujoco", "box2d": "Box2D"}
+        return {"gymnasium", path.partition(".")[0], *(engines[part] for part in path.split(".") if part in engines)}
+
+    def make(self, **more: Any) -> Any:
+        """A new environment; `InputError` if there can't be one."""
+        try:
+            env = self._make(**more)
+        except InputError:
+            raise
+        except Exception as error:  # theirs: of any kind
+            raise InputError(f"environment {self.name!r} can't be made: {words_of(error)}") from None
+        if self.known is not None and translation_of(self.name, env) != self.known:
+            raise InputError(f"environment {self.name!r} has other observations and actions than this was trained on")
+        return env
+
+    def make_for_training(self) -> Any:
+        """A new environment, or the user's own."""
+        return self.maker.take() if isinstance(self.maker, Only) else self.make()
+
+    def _make(self, **more: Any) -> Any:
+        if self.maker is not None:
+            return self.maker(**more)
+        _import_home(self.name)
+        given: dict[str, Any] = {**self.options, **more}
+        return gymnasium.make(self.name.rpartition(":")[2], disable_env_checker=True, **given)
+
+    @cached_property
+    def translation(self) -> "Translation":
+        """How its observations and actions become ours; found out by making one."""
+        if self.known is not None:
+            return self.known
+        env = self.make()
+        try:
+            return translation_of(self.name, env)
+        finally:
+            env.close()
+
+    @property
+    def spaces(self) -> Spaces:
+        """What an agent sees and does here."""
+        return self.translation.spaces
+
+
+def find_host_env(name: str, options: Mapping[str, object], built_in: Iterable[str]) -> HostEnv:
+    """The Gymnasium environment of that id with these options; `built_in` names are for the error's list."""
+    _import_home(name)
+    if name.rpartition(":")[2] not in gymnasium.registry:
+        raise unknown("environment", name, [*built_in, "any Gymnasium id"], nearby=gymnasium.registry)
+    return HostEnv(name, tuple(sorted((key, _scalar(key, value)) for key, value in options.items())))
+
+
+def named_host_env(env: Any) -> HostEnv:
+    """A user's own environment, or a function that makes them, under the name by which files tell of it."""
+    if isinstance(env, gymnasium.Env):
+        plain = env.spec is not None and not env.spec.additional_wrappers
+        name = env.spec.id if env.spec is not None and plain else type(env).__name__
+        return HostEnv(name, maker=Only(env), known=translation_of(name, env))
+    if callable(env):
+        return HostEnv(getattr(env, "__name__", type(env).__name__), maker=env)
+    raise InputError(f"env = {env!r} is not allowed; allowed: a name, a gymnasium.Env, or a function that makes one")
+
+
+class Only:
+    """A user's environment, which is for training, and others like it, if there can be any, for all else."""
+
+    def __init__(self, env: Any):
+        self.env, self._taken = env, False
+
+    def take(self) -> Any:
+        """The environment itself, once."""
+        if self._taken:
+            return self()
+        self._taken = True
+        return self.env
+
+    def __call__(self, **more: Any) -> Any:
+        """Another one like it."""
+        if self.env.spec is not None:
+            return gymnasium.make(self.env.spec, disable_env_checker=True, **more)
+        if more:
+            raise InputError("allowed: one that gymnasium.make made, or a class or function that makes them")
+        return copy.deepcopy(self.env)
+
+
+def parse_option(text: str) -> Scalar:
+    """The value that a text stands for: a number, true or false, else the text itself; one in quotes is a text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value if isinstance(value, Scalar) else text
+
+
+def show_option(value: Scalar) -> str:
+    """The inverse of `parse_option`."""
+    return json.dumps(value) if isinstance(value, str) and parse_option(value) != value else show(value)
+
+
+def _scalar(name: str, value: object) -> Scalar:
+    allowed = "a finite number, true, false, or a text without , [ ] and ="
+    if isinstance(value, str) and set(value) & set(",[]="):
+        raise InputError(f"env option {name} = {value!r} is not allowed; allowed: {allowed}")
+    if not isinstance(value, Scalar) or (isinstance(value, float) and not math.isfinite(value)):
+        raise InputError(f"env option {name} = {value!r} is not allowed; allowed: {allowed}")
+    return value
+
+
+def _import_home(name: str) -> None:
+    """Import the module of an id such as `my_module:MyEnv-v0`, which registers it; also from the working folder."""
+    module, colon, _ = name.rpartition(":")
+    if not colon:
+        return
+    if os.getcwd() not in sys.path:  # noqa: PTH109
+        sys.path.append(os.getcwd())  # noqa: PTH109
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # theirs: of any kind
+        raise InputError(f"environment {name!r}: module {module!r} can't be imported: {words_of(error)}") from None
+
+
+def words_of(error: Exception) -> str:
+    """What an exception says, in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")

@@ -1,0 +1,71 @@
+"""Callbacks of `learn`: evaluate and keep the best, stop at a return, save now and then."""
+
+import os
+from pathlib import Path
+
+from greedyac.errors import InputError
+from greedyac.hypers import whole
+from greedyac.training.front import Model
+
+
+class Evaluate:
+    """Every so many steps, episodes of the most likely action with learning off.
+
+    Args:
+        every: steps between evaluations.
+        episodes: of each.
+        best: a file for the best policy so far.
+        stop_at: ends training as soon as a mean return reaches it.
+        seed: of the episodes' starts, the same in every evaluation.
+    """
+
+    def __init__(
+        self,
+        every: int,
+        episodes: int = 10,
+        *,
+        best: str | os.PathLike[str] | None = None,
+        stop_at: float | None = None,
+        seed: int = 0,
+    ):
+        self.every = whole("every", every, 1, 2**31 - 1)
+        self.episodes = whole("episodes", episodes, 1, 1_000_000)
+        self.best, self.stop_at, self.seed = best, stop_at, seed
+        self.steps: list[int] = []
+        """When it was evaluated."""
+        self.returns: list[float] = []
+        """The mean return of each evaluation."""
+
+    def __call__(self, model: Model) -> bool:
+        """Evaluate; False when there is no need to go on."""
+        mean = model.evaluate(self.episodes, self.seed).mean
+        if self.best is not None and mean > max(self.returns, default=float("-inf")):
+            model.save(self.best)
+        self.steps.append(model.steps)
+        self.returns.append(mean)
+        return self.stop_at is None or mean < self.stop_at
+
+
+class StopAtReturn(Evaluate):
+    """Ends training as soon as the mean return of so many episodes of the most likely action reaches a value."""
+
+    def __init__(self, value: float, every: int = 1000, episodes: int = 10):
+        super().__init__(every, episodes, stop_at=value)
+
+
+class Checkpoint:
+    """Saves the model every so many steps, to a path in which `{steps}` stands for their number."""
+
+    def __init__(self, every: int, path: str | os.PathLike[str], *, everything: bool = False):
+        self.every = whole("every", every, 1, 2**31 - 1)
+        self.path, self.everything = str(path), everything
+        try:
+            self.path.format(steps=0)
+        except (KeyError, IndexError, ValueError):
+            raise InputError(
+                f"path = {self.path!r} is not allowed; allowed: a path, in which {{steps}} may stand"
+            ) from None
+
+    def __call__(self, model: Model) -> None:
+        """Save it now."""
+        model.save(Path(self.path.format(steps=model.steps)), everything=self.everything)

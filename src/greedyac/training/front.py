@@ -1,0 +1,209 @@
+"""The front: `GreedyAC(env).learn(50_000)`, `predict`, `save`, `load`. Thin: agents and loops are those of `train`."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import polars as pl
+
+from greedyac.agents import AGENTS
+from greedyac.envs.host import named_host_env
+from greedyac.errors import InputError
+from greedyac.progress import ProgressReport
+from greedyac.training.checkpoint import Policy, Prediction, read_checkpoint, save_checkpoint, save_snapshot
+from greedyac.training.drive import Every, drive, make_lanes
+from greedyac.training.evaluate import Evaluation, evaluate
+from greedyac.training.loop import Lanes, Snapshot
+from greedyac.training.plan import plan_cases
+from greedyac.training.rows import SCHEMA, make_row
+from greedyac.training.runs import Case, Run, check_seeds, check_steps
+
+CALLBACK_STEPS = 1000
+"""How often a callback is called that does not say so itself."""
+Callback = Callable[["Model"], bool | None]
+"""Called between steps; training ends if it returns False. Its attribute `every`, if it has one, says how often."""
+
+
+class Model:
+    """An agent on an environment: it learns, acts, and is saved and loaded.
+
+    Args:
+        env: a name (`"Pendulum-CA"`, any Gymnasium id), a `gymnasium.Env`, or a class or function that makes one.
+        seed: of weights, actions, starts and all else that is random.
+        preset: settings with a name, `"paper"`; hyperparameters given beside it override it.
+        env_options: options of an environment given by name.
+        **hypers: the agent's hyperparameters; the others keep their defaults.
+    """
+
+    agent: ClassVar[str]
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        seed: int = 0,
+        preset: str | None = None,
+        env_options: Mapping[str, object] | None = None,
+        **hypers: object,
+    ):
+        world = env if isinstance(env, str) else named_host_env(env)
+        [seed] = check_seeds([seed])
+        [case] = plan_cases(self.agent, world, 1, preset, env_options or {}, {}, hypers)
+        self._set_up(case, seed)
+
+    def _set_up(self, case: Case, seed: int, policy: Policy | None = None, snapshot: Snapshot | None = None) -> None:
+        self._case, self._seed, self._policy, self._snapshot = case, seed, policy, snapshot
+        self._lanes: Lanes | None = None
+        self._rows: list[dict[str, Any]] = []
+
+    @property
+    def steps(self) -> int:
+        """Steps that it has learned for, those before a save and a load included if everything was saved."""
+        return self._lanes.time if self._lanes else self._snapshot.time if self._snapshot else 0
+
+    @property
+    def curves(self) -> pl.DataFrame:
+        """What came of each call of `learn`, one row each, with the columns of `greedyac.train`."""
+        return pl.DataFrame(self._rows, SCHEMA)
+
+    @property
+    def policy(self) -> Policy:
+        """What it has learned, as it is now."""
+        if self._policy is None:
+            [outcome] = self._begun().outcomes()
+            self._policy = Policy(self._run(max(self.steps, 1)), outcome.agent, outcome.scales)
+        return self._policy
+
+    def learn(self, steps: int, *, callback: Callback | Iterable[Callback] = (), progress: bool = True) -> Self:
+        """Learn for so many more steps. Ctrl-C ends it; what was learned by then stays.
+
+        Args:
+            steps: environment steps; there is one update per step.
+            callback: one or several functions of the model, called every 1,000 steps, or every `callback.every`.
+            progress: whether to show a bar, in a terminal or a notebook.
+        """
+        lanes = self._begun()
+        lanes.more(check_steps(steps))
+        self._policy = None
+        due = [Every(getattr(one, "every", CALLBACK_STEPS), self._calls(one)) for one in _listed(callback)]
+        label = f"{self.agent} on {self._case.env}"
+        report = ProgressReport(label) if progress else contextlib.nullcontext()
+        begun = lanes.time
+        with report as shown:
+
+            def tell(_: int) -> None:
+                if shown is not None:
+                    shown.show((lanes.time - begun) / steps, f"{lanes.time - begun:,} of {steps:,} steps")
+
+            try:
+                drive(lanes, tell, *due)
+            finally:
+                lanes.steps = lanes.time
+        [outcome] = lanes.outcomes()
+        if outcome.error is not None:
+            raise RuntimeError(f"the environment failed after {lanes.time:,} steps: {outcome.error}")
+        self._rows.append(make_row(self._run(steps), outcome, seconds=0.0))
+        return self
+
+    def _calls(self, callback: Callback) -> Callable[[], bool | None]:
+        def call() -> bool | None:
+            self._policy = None
+            return callback(self)
+
+        return call
+
+    def predict(self, observation: Any, deterministic: bool = True) -> Prediction:
+        """The action for an observation as the environment gives it, or the actions for several of them.
+
+        Deterministic: the most likely action. Otherwise a sample from the policy. The second of the pair is None.
+        """
+        return self.policy.predict(observation, deterministic)
+
+    def evaluate(self, episodes: int = 10, seed: int = 0, deterministic: bool = True) -> Evaluation:
+        """Episodes with learning off, on an environment of their own."""
+        return evaluate(self.policy, episodes, seed, deterministic)
+
+    def save(self, path: str | os.PathLike[str], everything: bool = False) -> None:
+        """Write the networks to a file or, with `everything`, all that it takes to go on learning as if never stopped.
+
+        Everything is: networks and optimisers, the replay, the environment, the curve.
+        """
+        if not everything:
+            save_checkpoint(Path(path), self.policy)
+            return
+        [snapshot] = self._begun().snapshots()
+        save_snapshot(Path(path), self._run(max(self.steps, 1)), snapshot)
+
+    def _run(self, steps: int) -> Run:
+        case = Case(self._case.agent, self._case.env, steps, self._case.hypers, self._case.env_options)
+        vars(case).update(learner=self._case.learner, world=self._case.world)
+        return Run(case, self._seed)
+
+    def _begun(self) -> Lanes:
+        """The loop that trains it; compiled when it is first needed."""
+        if self._lanes is None:
+            agents, world, snapshot = [self._case.learner], self._case.world, self._snapshot
+            self._lanes = make_lanes(agents, world, [self._seed], self.steps, 0, [snapshot] if snapshot else [])
+            if self._policy is not None and snapshot is None:
+                self._lanes.start_from(self._policy.state, self._policy.scales)
+        return self._lanes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._case.env!r}, seed={self._seed}) after {self.steps:,} steps"
+
+
+def _listed(callback: Callback | Iterable[Callback]) -> list[Callback]:
+    listed = list(callback) if isinstance(callback, Iterable) else [callback]
+    for one in listed:
+        if not callable(one):
+            raise InputError(f"callback = {one!r} is not allowed; allowed: a function of the model, or several")
+    return listed
+
+
+class GreedyAC(Model):
+    """Greedy Actor-Critic on an environment."""
+
+    agent = "greedy-ac"
+
+
+class SAC(Model):
+    """Soft Actor-Critic on an environment."""
+
+    agent = "sac"
+
+
+class VanillaAC(Model):
+    """Vanilla Actor-Critic on an environment."""
+
+    agent = "vanilla-ac"
+
+
+class Random(Model):
+    """Uniformly random actions on an environment: a baseline."""
+
+    agent = "random"
+
+
+FRONTS: dict[str, type[Model]] = {front.agent: front for front in (GreedyAC, SAC, VanillaAC, Random)}
+assert FRONTS.keys() == AGENTS.keys()
+
+
+def load(path: str | os.PathLike[str], env: Any = None) -> Model:
+    """The model in a file. `InputError` if the file is not one, or is damaged.
+
+    It can act at once. To learn, or to be evaluated, it needs its environment, which is found by its name, or given as
+    `env` if it has none. If not everything was saved, learning goes on from the networks, with a new replay.
+    """
+    held = read_checkpoint(path)
+    run = held.policy.run
+    case = run.case
+    if env is not None:
+        world = named_host_env(env)
+        if world.translation != held.policy.translation:
+            raise InputError(f"env = {env!r} has other observations and actions than {str(path)!r} was trained on")
+        vars(case)["world"] = world
+    model = FRONTS[case.agent].__new__(FRONTS[case.agent])
+    model._set_up(case, run.seed, held.policy, held.snapshot)
+    return model
