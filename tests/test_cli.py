@@ -211,8 +211,8 @@ def test_bad_steps(refused: Refused, value: str) -> None:
     [
         (
             ["trian"],
-            "command 'trian' … mean 'train'? … train, resume, eval, sweep, status, select, report, rerun, store, agents, "
-            "envs, bench, demo",
+            "command 'trian' … mean 'train'? … train, resume, eval, sweep, status, select, report, rerun, store, "
+            "agents, envs, bench, demo",
         ),
         ([], "required: COMMAND; see greedyac --help"),
         (["train", "random"], "required: ENV; see greedyac train --help"),
