@@ -211,7 +211,7 @@ def test_bad_steps(refused: Refused, value: str) -> None:
     [
         (
             ["trian"],
-            "command 'trian' … mean 'train'? … train, resume, eval, sweep, status, select, report, rerun, store, "
+            "command 'trian' … mean 'train'? … train, resume, eval, play, sweep, status, select, report, rerun, store, "
             "agents, envs, bench, demo",
         ),
         ([], "required: COMMAND; see greedyac --help"),

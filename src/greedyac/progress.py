@@ -3,18 +3,25 @@
 import time
 from collections.abc import Iterator
 from types import TracebackType
+from typing import NamedTuple
 
+from rich import progress as bars
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
-
-from greedyac.training.train import Progress as Training
 
 SECONDS_BETWEEN_LINES = 10.0
 
 
-class _Bar(Progress):
+class Progress(NamedTuple):
+    """How far training has come: run-steps done of all, and run-steps per second since the first step."""
+
+    done: int
+    total: int
+    rate: float | None
+
+
+class _Bar(bars.Progress):
     """A bar with a line of words below it."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
@@ -23,19 +30,20 @@ class _Bar(Progress):
 
 
 class ProgressReport:
-    """Tells how far work has come; use it inside a `with`."""
+    """Tells how far work has come; use it inside a `with`. Where there is no bar, in `lines`, or not at all."""
 
-    def __init__(self, label: str):
+    def __init__(self, label: str, lines: bool = True):
+        self._lines = lines
         self._console = Console(stderr=True, highlight=False)
         self._label = escape(label)
         self._bar: _Bar | None = None
         self._line_at = time.monotonic()
         if self._console.is_terminal:
             self._bar = _Bar(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=30),
-                TextColumn("{task.percentage:3.0f} %"),
-                TimeElapsedColumn(),
+                bars.TextColumn("{task.description}"),
+                bars.BarColumn(bar_width=30),
+                bars.TextColumn("{task.percentage:3.0f} %"),
+                bars.TimeElapsedColumn(),
                 console=self._console,
             )
             self._task = self._bar.add_task(self._label, total=None, text="")
@@ -55,11 +63,11 @@ class ProgressReport:
         """Show that this share of the work is done, with some more words; nothing done yet is a moving bar."""
         if self._bar:
             self._bar.update(self._task, completed=share, total=1.0 if share else None, text=text)
-        elif share == 1 or time.monotonic() - self._line_at > SECONDS_BETWEEN_LINES:
+        elif self._lines and (share == 1 or time.monotonic() - self._line_at > SECONDS_BETWEEN_LINES):
             self._line_at = time.monotonic()
             self._console.print(f"{self._label}  {100 * share:.0f} %  {text}", soft_wrap=True)
 
-    def training(self, training: Training) -> None:
+    def training(self, training: Progress) -> None:
         """Show how far `train` has come."""
         left = (training.total - training.done) / training.rate if training.rate else None
         self.show(training.done / training.total, speed(training.rate, left))

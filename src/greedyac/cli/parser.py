@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "train an agent on an environment: curves, a picture and a checkpoint per seed",
     "resume": "go on with a training that was interrupted, as if it had not been",
     "eval": "run episodes with a trained policy and print their returns",
+    "play": "watch a trained policy, in a window or as a film, with or without what its agent thinks",
     "sweep": "run what a study asks for and the store does not hold yet; go on after any interruption",
     "status": "say how much of what was asked for a store holds",
     "select": "choose the best settings of a store and write them as a study on other seeds",

@@ -97,6 +97,12 @@ class Translation:
             return chosen.astype(self._actions.dtype) + self._actions.start
         return chosen.reshape(-1, *self._actions.shape).astype(self._actions.dtype)
 
+    def own(self, action: Any) -> Numbers:
+        """The inverse of `action`."""
+        if isinstance(self._actions, theirs.Discrete):
+            return np.asarray(action - self._actions.start)
+        return np.asarray(action, np.float32).ravel()
+
     def to_json(self) -> dict[str, Any]:
         """The environment's own spaces as plain JSON values."""
         return {"observation": _described(self._observations), "action": _described(self._actions)}

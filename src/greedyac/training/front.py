@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -11,7 +12,7 @@ import polars as pl
 from greedyac.agents import AGENTS
 from greedyac.envs.host import named_host_env
 from greedyac.errors import InputError
-from greedyac.progress import ProgressReport
+from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import Policy, Prediction, read_checkpoint, save_checkpoint, save_snapshot
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
@@ -57,6 +58,7 @@ class Model:
         self._case, self._seed, self._policy, self._snapshot = case, seed, policy, snapshot
         self._lanes: Lanes | None = None
         self._rows: list[dict[str, Any]] = []
+        self._begun_at: list[int] = []
 
     @property
     def steps(self) -> int:
@@ -65,8 +67,9 @@ class Model:
 
     @property
     def curves(self) -> pl.DataFrame:
-        """What came of each call of `learn`, one row each, with the columns of `greedyac.train`."""
-        return pl.DataFrame(self._rows, SCHEMA)
+        """What came of each call of `learn`, one row each; `begun` is the step at which it began."""
+        frame = pl.DataFrame(self._rows, SCHEMA).drop("run_id", "setting_id")
+        return frame.insert_column(0, pl.Series("begun", self._begun_at, pl.Int64))
 
     @property
     def policy(self) -> Policy:
@@ -77,7 +80,7 @@ class Model:
         return self._policy
 
     def learn(self, steps: int, *, callback: Callback | Iterable[Callback] = (), progress: bool = True) -> Self:
-        """Learn for so many more steps. Ctrl-C ends it; what was learned by then stays.
+        """Learn for so many more steps. Ctrl-C interrupts it, as usual; what was learned by then stays.
 
         Args:
             steps: environment steps; there is one update per step.
@@ -85,26 +88,27 @@ class Model:
             progress: whether to show a bar, in a terminal or a notebook.
         """
         lanes = self._begun()
+        begun, started = lanes.time, time.perf_counter()
         lanes.more(check_steps(steps))
-        self._policy = None
         due = [Every(getattr(one, "every", CALLBACK_STEPS), self._calls(one)) for one in _listed(callback)]
-        label = f"{self.agent} on {self._case.env}"
-        report = ProgressReport(label) if progress else contextlib.nullcontext()
-        begun = lanes.time
-        with report as shown:
+        report = ProgressReport(f"{self.agent} on {self._case.env}", lines=False)
+        with report if progress else contextlib.nullcontext():
 
             def tell(_: int) -> None:
-                if shown is not None:
-                    shown.show((lanes.time - begun) / steps, f"{lanes.time - begun:,} of {steps:,} steps")
+                if progress:
+                    done, rate = lanes.time - begun, (lanes.time - begun) / (time.perf_counter() - started)
+                    report.training(Progress(done, steps, rate))
 
             try:
                 drive(lanes, tell, *due)
             finally:
-                lanes.steps = lanes.time
+                lanes.steps, self._policy = lanes.time, None
         [outcome] = lanes.outcomes()
         if outcome.error is not None:
-            raise RuntimeError(f"the environment failed after {lanes.time:,} steps: {outcome.error}")
-        self._rows.append(make_row(self._run(steps), outcome, seconds=0.0))
+            raise RuntimeError(f"the environment failed at step {lanes.time:,}: {outcome.error}")
+        row = make_row(self._run(steps), outcome, time.perf_counter() - started)
+        self._rows.append(row | {"steps": lanes.time - begun})
+        self._begun_at.append(begun)
         return self
 
     def _calls(self, callback: Callback) -> Callable[[], bool | None]:

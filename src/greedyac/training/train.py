@@ -13,6 +13,7 @@ from greedyac.envs import HostEnv
 from greedyac.envs.host import named_host_env
 from greedyac.errors import WorkerError
 from greedyac.hypers import whole
+from greedyac.progress import Progress
 from greedyac.training.checkpoint import Policy, load_policy
 from greedyac.training.chunk import Chunk, read_middle, train_chunk
 from greedyac.training.files import read_rows
@@ -20,14 +21,6 @@ from greedyac.training.plan import plan_cases, plan_chunks
 from greedyac.training.pool import cores, train_chunks
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Case, Run, seed_list
-
-
-class Progress(NamedTuple):
-    """How far training has come: run-steps done of all, and run-steps per second since the first step."""
-
-    done: int
-    total: int
-    rate: float | None
 
 
 class Interrupted(KeyboardInterrupt):

@@ -1,0 +1,60 @@
+"""A trained policy at work on its environment, as frames, with or without a panel that explains its actions."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+
+from greedyac.envs import ENVS, HostEnv
+from greedyac.errors import InputError
+from greedyac.film.explain import explain
+from greedyac.film.frame import Frame
+from greedyac.film.panel import Panel
+from greedyac.film.record import episode_frames
+from greedyac.training.checkpoint import Policy
+from greedyac.training.loop import static_part
+from greedyac.training.normalise import normal_observation
+
+FPS = 30.0
+"""Of environments that don't say how fast they should be shown."""
+
+
+def drawn_env(policy: Policy) -> gymnasium.Env[Any, Any]:
+    """The environment of a policy, in the form that draws itself."""
+    case = policy.run.case
+    if case.env in ENVS:
+        return gymnasium.make(f"greedyac/{case.env}-v0", render_mode="rgb_array", **dict(case.env_options))
+    assert isinstance(case.world, HostEnv)
+    return case.world.make(render_mode="rgb_array")
+
+
+def frames_per_second(env: gymnasium.Env[Any, Any]) -> float:
+    """How fast the environment should be shown."""
+    return float(env.metadata.get("render_fps") or FPS)
+
+
+def play(
+    env: gymnasium.Env[Any, Any], policy: Policy, seed: int, steps: int, deterministic: bool, explained: bool
+) -> Iterator[Frame]:
+    """One episode, of at most so many steps; the environment is closed after it."""
+    panel, agent = Panel(), static_part(policy.agent)
+    key = jax.random.key(seed)  # one for all frames: the samples move, and don't flicker
+
+    def act(observation: Any) -> Any:
+        return policy.predict(observation, deterministic).action
+
+    def why(observation: Any, action: Any) -> Frame:
+        seen = normal_observation(policy.scales, jnp.asarray(policy.translation.observation(observation)))
+        return panel.draw(explain(agent, policy.state, policy.spaces, seen, key), policy.translation.own(action))
+
+    with closing(env):
+        try:
+            yield from episode_frames(env, act, seed, steps, why if explained else None)
+        except (InputError, GeneratorExit):
+            raise
+        except Exception as error:  # theirs: of any kind
+            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            raise InputError(f"environment {policy.run.case.env!r} can't be played: {words}") from None
