@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import polars as pl
 import pytest
 
-from greedyac.training.chunk import Chunk, train_chunk
+from greedyac.training.chunk import Chunk, Receipt, train_chunk
 from greedyac.training.files import (
     DamagedError,
     chunk_id,
@@ -43,7 +43,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of two real runs."""
     runs = [Run(Case("random", "Pendulum-CA", steps=1000), seed) for seed in range(2)]
     chunk = Chunk(runs, 2, tmp_path_factory.mktemp("chunks"))
-    assert train_chunk(chunk, lambda steps: None) == (chunk.chunk_id, 2, 0, True)
+    assert train_chunk(chunk, lambda steps: None) == Receipt(chunk.chunk_id, 2, 0, True, {})
     [path] = chunk.folder.iterdir()
     return path
 

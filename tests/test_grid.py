@@ -10,7 +10,6 @@ from synthetic import Told, fill, grid_study
 from greedyac.analysis.grid import Grid, axes_of, make_grids, same_settings
 from greedyac.analysis.load import load, with_values
 from greedyac.study.spec import Study
-from greedyac.training.chunk import Chunk
 from greedyac.training.runs import Run
 
 SWEEP = "entropy_scale = [10.0, 0.1], critic_step_size = [1e-2, 1e-4, 1e-3]"
@@ -141,7 +140,7 @@ def test_a_setting_without_all_of_its_runs_is_left_out_and_counted(tmp_path: Pat
     lost = Run(study.cases[1], 2)
     store = fill(tmp_path, study, lambda run: None if run == lost else coded(run))
     if fate == "failed":
-        store.record_failure(Chunk([lost], 2, store.chunks), "signal 9", 3)
+        store.record_failure([lost], "signal 9", 3)
     runs = load(tmp_path).runs
     if fate == "blank":
         blank = pl.when(pl.col("run_id") == lost.run_id).then(pl.lit("blank")).otherwise(pl.col("status"))

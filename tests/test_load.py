@@ -17,7 +17,6 @@ from greedyac.analysis.load import curves_of, is_number, kind_of, load, settings
 from greedyac.errors import InputError
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
-from greedyac.training.chunk import Chunk
 from greedyac.training.curve import BINS
 from greedyac.training.files import publish_rows
 from greedyac.training.rows import SCHEMA, missing_row
@@ -58,7 +57,7 @@ def test_every_asked_run_is_there_once_with_what_became_of_it(tmp_path: Path) ->
     assert len(runs) == 8
     store = fill(tmp_path, STUDY, lambda run: {0: Told(1.0), 1: Told(None)}.get(runs.index(run)))
     publish_rows(store.chunks, frame([blank_row(runs[2])]))
-    store.record_failure(Chunk(runs[3:5], 2, store.chunks), "signal 9", 3)
+    store.record_failure(runs[3:5], "signal 9", 3)
     results = load(tmp_path)
     wanted = ["done", "diverged", "blank", "failed", "failed", "missing", "missing", "missing"]
     assert statuses(results.runs) == dict(zip(STUDY.runs(), wanted, strict=True))
@@ -86,7 +85,7 @@ def test_a_store_may_grow(tmp_path: Path) -> None:
 
 def test_a_failed_run_that_was_done_later_is_done(tmp_path: Path) -> None:
     store = fill(tmp_path, STUDY, by_seed)
-    store.record_failure(Chunk(list(STUDY.runs().values())[:2], 2, store.chunks), "signal 9", 3)
+    store.record_failure(list(STUDY.runs().values())[:2], "signal 9", 3)
     assert set(load(tmp_path).runs["status"]) == {"done"}
 
 
@@ -288,7 +287,7 @@ def test_nothing_to_load_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"\(0 failed, 8 missing\)$"):
         load(str(missing.folder))
     failed.record_study(STUDY)
-    failed.record_failure(Chunk(list(STUDY.runs().values())[:3], 2, failed.chunks), "signal 9", 3)
+    failed.record_failure(list(STUDY.runs().values())[:3], "signal 9", 3)
     (failed.chunks / "notes").write_text("mine")
     with pytest.raises(InputError, match=r"\(3 failed, 5 missing\); chunks/notes is no Parquet file$"):
         load(failed.folder)

@@ -25,7 +25,6 @@ from greedyac.analysis.scores import paper_scale
 from greedyac.analysis.words import summary
 from greedyac.cli import main
 from greedyac.study.store import Store
-from greedyac.training.chunk import Chunk
 from greedyac.training.curve import BINS
 from greedyac.training.files import publish_rows
 from greedyac.training.rows import SCHEMA
@@ -257,7 +256,7 @@ def test_failed_and_blank_runs_are_counted(tmp_path: Path, capsys: Capture) -> N
     runs = list(STUDY.runs().values())
     nothing = dict.fromkeys(("average_return", "final_return", "best_return")) | {"curve": [None] * BINS, "episodes": 0}
     publish_rows(store.chunks, pl.DataFrame([{**row_of(runs[3], Told(0.0)), **nothing}], SCHEMA))
-    store.record_failure(Chunk(runs[4:6], 2, store.chunks), "signal 9", 3)
+    store.record_failure(runs[4:6], "signal 9", 3)
     wanted = "- Of 8 runs, 2 done, 1 diverged, 1 done without a finished episode, 2 failed and 2 still missing."
     assert wanted in said(tmp_path, capsys)
     assert table(tmp_path, "inventory").rows() == [("Pendulum-CA", "sac", 8, 2, 1, 1, 2, 2)]

@@ -17,7 +17,6 @@ from greedyac.analysis.select import BYS, By, Choice, Reported, choose, reported
 from greedyac.errors import InputError
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
-from greedyac.training.chunk import Chunk
 from greedyac.training.files import publish_rows
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
@@ -484,7 +483,7 @@ def only_report(results: Results, by: By = "env") -> Reported:
 def test_fresh_seeds_are_reported_where_there_are_some(tmp_path: Path) -> None:
     study = study_of("0-4", "0-1", envs=("Pendulum-CA",))
     store = fill(tmp_path, study, lambda run: None if run.seed > 2 else Told(1.0 + place(run) + run.seed))
-    store.record_failure(Chunk([Run(study.cases[2], 3)], 2, store.chunks), "signal 9", 3)
+    store.record_failure([Run(study.cases[2], 3)], "signal 9", 3)
     report = only_report(load(tmp_path))
     assert report.choice.hypers["critic_step_size"] == 1e-2
     assert (report.env, report.fresh, report.optimistic) == ("Pendulum-CA", True, False)

@@ -65,7 +65,7 @@ def chunk_file(store: Store, runs: list[Run]) -> Path:
 
 def fail(store: Store, *runs: Run, error: str = "signal 9") -> Path:
     chunk = Chunk(runs, 2, store.chunks)
-    store.record_failure(chunk, error, 3)
+    store.record_failure(chunk.runs, error, 3)
     return store.failed / f"{chunk.chunk_id}.json"
 
 

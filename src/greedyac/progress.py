@@ -1,9 +1,11 @@
-"""Progress: a bar on a terminal, plain lines elsewhere, both on standard error."""
+"""Progress: a bar on a terminal or in a notebook, plain lines elsewhere; on standard error, but for the notebook's."""
 
+import html
 import time
 from collections.abc import Iterator
+from importlib import import_module
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rich import progress as bars
 from rich.console import Console, RenderableType
@@ -11,6 +13,8 @@ from rich.markup import escape
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_UPDATES = 0.25
+NOTEBOOK_BAR = 30
 
 
 class Progress(NamedTuple):
@@ -29,6 +33,37 @@ class _Bar(bars.Progress):
         yield from (Text(task.fields["text"]) for task in self.tasks)
 
 
+class _Notebook:
+    """A bar below a notebook's cell, which changes in place. It needs no widgets."""
+
+    def __init__(self, label: str):
+        self._label, self._share, self._text = label, 0.0, ""
+        self._started, self._shown_at = time.monotonic(), -SECONDS_BETWEEN_UPDATES
+        self._display: Any = None
+
+    def show(self, share: float, text: str) -> None:
+        """Show this, unless something was shown a moment ago."""
+        self._share, self._text = share, text
+        if time.monotonic() - self._shown_at >= SECONDS_BETWEEN_UPDATES:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Show the last that is known."""
+        self._shown_at = time.monotonic()
+        if self._display is None:
+            self._display = import_module("IPython.display").display(self._bundle(), raw=True, display_id=True)
+        else:
+            self._display.update(self._bundle(), raw=True)
+
+    def _bundle(self) -> dict[str, str]:
+        """As text and, for those who see them, as a bar."""
+        words = f"{100 * self._share:.0f} %  {duration(self._shown_at - self._started)}  {self._text}".rstrip()
+        full = round(NOTEBOOK_BAR * self._share)
+        plain = f"{self._label}  {'█' * full}{'░' * (NOTEBOOK_BAR - full)}  {words}"
+        bar = f'<progress max="1" value="{self._share:.4f}" style="width: 18em"></progress>'
+        return {"text/plain": plain, "text/html": f"<div>{html.escape(self._label)} {bar} {html.escape(words)}</div>"}
+
+
 class ProgressReport:
     """Tells how far work has come; use it inside a `with`. Where there is no bar, in `lines`, or not at all."""
 
@@ -37,8 +72,9 @@ class ProgressReport:
         self._console = Console(stderr=True, highlight=False)
         self._label = escape(label)
         self._bar: _Bar | None = None
+        self._notebook = _Notebook(label) if self._console.is_jupyter else None
         self._line_at = time.monotonic()
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._notebook:
             self._bar = _Bar(
                 bars.TextColumn("{task.description}"),
                 bars.BarColumn(bar_width=30),
@@ -58,10 +94,14 @@ class ProgressReport:
     ) -> None:
         if self._bar:
             self._bar.stop()
+        if self._notebook:
+            self._notebook.refresh()
 
     def show(self, share: float, text: str) -> None:
         """Show that this share of the work is done, with some more words; nothing done yet is a moving bar."""
-        if self._bar:
+        if self._notebook:
+            self._notebook.show(share, text)
+        elif self._bar:
             self._bar.update(self._task, completed=share, total=1.0 if share else None, text=text)
         elif self._lines and (share == 1 or time.monotonic() - self._line_at > SECONDS_BETWEEN_LINES):
             self._line_at = time.monotonic()

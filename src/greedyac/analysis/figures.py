@@ -119,6 +119,20 @@ def _draw_agent(
     label = curve_label(agent, len(matrix), int((known["status"] == "diverged").sum()), band)
     panel.plot(steps, mean, color=colour, linestyle=dashes, linewidth=2, label=label, zorder=layer)
     panel.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
+    _draw_evaluations(panel, known, agent, colour, layer)
+
+
+def _draw_evaluations(panel: Axes, runs: pl.DataFrame, agent: str, colour: str, layer: float) -> None:
+    """The mean return of evaluations with learning off, where runs have them."""
+    if "eval_curve" not in runs.columns or (told := runs.drop_nulls("eval_curve")).is_empty():
+        return
+    known = told.select("eval_steps", "eval_curve", number=pl.int_ranges(1, pl.col("eval_curve").list.len() + 1))
+    points = known.explode("eval_curve", "number").drop_nulls("eval_curve")
+    means = (
+        points.group_by(steps=pl.col("eval_steps") * pl.col("number")).agg(pl.col("eval_curve").mean()).sort("steps")
+    )
+    line: Any = {"color": colour, "linewidth": 1.2, "linestyle": ":", "marker": "o", "markersize": 3}
+    panel.plot(means["steps"], means["eval_curve"], **line, zorder=layer, label=f"{agent}, learning off")
 
 
 def curve_label(agent: str, runs: int, diverged: int, band: Band) -> str:

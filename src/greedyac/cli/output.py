@@ -21,6 +21,7 @@ from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult
 
 _OURS = ("summary.json", "curves.parquet", "curves.png", "seed-*.safetensors")
+_STAGING = ".writing-"
 UNFINISHED, _PLAN = "unfinished", "train.json"
 _LAST = ("summary.json", "report.html")
 """What a reader looks at first is put in place last."""
@@ -57,6 +58,12 @@ class Output:
         for path in set(_results(self.out, self.ours)) - set(targets):
             path.unlink()
 
+    def clear_left(self) -> None:
+        """Remove the empty folders that interrupted trainings left."""
+        for folder in self.out.glob(f"{_STAGING}*"):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
 
 @contextmanager
 def output_folder(out: Path, overwrite: bool, ours: Sequence[str] = _OURS) -> Iterator[Output]:
@@ -73,7 +80,7 @@ def output_folder(out: Path, overwrite: bool, ours: Sequence[str] = _OURS) -> It
             raise InputError(f"output folder {str(out)!r} {known}")
         created = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=".writing-", dir=out))
+        staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=out))
     except OSError as error:
         _remove_empty(created)
         raise InputError(f"output folder {str(out)!r} can't be written: {error.strerror}") from None
@@ -124,15 +131,16 @@ def unfinished_folder(out: Path, asked: Asked) -> Iterator[Path]:
     yield folder
 
 
-def read_unfinished(out: Path) -> Asked:
-    """What was asked of a folder whose runs have not finished."""
+def read_unfinished(out: Path) -> Asked | None:
+    """What was asked of a folder whose runs have not finished; None if all have."""
     plan = out / UNFINISHED / _PLAN
     try:
         return Asked.from_json(plan.read_text())
     except (FileNotFoundError, NotADirectoryError):
-        known = "what it holds is finished" if _results(out, _OURS) else "there is nothing of the kind"
+        if _results(out, _OURS):
+            return None
         allowed = "the folder of a `greedyac train … --checkpoint-every N` that was interrupted"
-        raise InputError(f"{str(out)!r} can't be resumed: {known}; allowed: {allowed}") from None
+        raise InputError(f"{str(out)!r} can't be resumed: it holds no training; allowed: {allowed}") from None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{str(plan)!r} can't be read ({error!r})") from None
 

@@ -19,4 +19,8 @@ def run(options: Any) -> int:
     from greedyac.cli.output import read_unfinished
     from greedyac.training.train import worker_count
 
-    return train_to(options.folder, read_unfinished(options.folder), worker_count(options.workers))
+    workers, asked = worker_count(options.workers), read_unfinished(options.folder)
+    if asked is None:
+        print(f"{options.folder}/ is finished: there is nothing to do")
+        return 0
+    return train_to(options.folder, asked, workers)

@@ -134,6 +134,8 @@ def train_to(out: Path, asked: "Asked", workers: int) -> int:
             summary = write_result(result, output.staging)
             output.publish(complete=stopped is None)
             shutil.rmtree(folder, ignore_errors=True)
+            if every:
+                output.clear_left()
     if stopped is not None:
         kept = f"`greedyac resume {out}` goes on" if every else "they are kept" if write else "nothing was written"
         finished = f"{result.curves.height} of {len(runs)} runs had finished"

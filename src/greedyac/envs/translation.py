@@ -175,7 +175,7 @@ def translation_of(name: str, env: Any) -> Translation:
 
 
 def _observation_box(space: Any) -> Box:
-    if not space.is_np_flattenable:
+    if not _is_known(space):
         raise InputError(f"has observations {_short(space)}; allowed: {OBSERVATIONS}")
     if (size := theirs.flatdim(space)) > MAX_FEATURES or size == 0:
         raise InputError(
@@ -184,6 +184,14 @@ def _observation_box(space: Any) -> Box:
         )
     flat: Any = theirs.flatten_space(space)
     return Box(tuple(map(float, flat.low.ravel())), tuple(map(float, flat.high.ravel())))
+
+
+def _is_known(space: Any) -> bool:
+    if isinstance(space, theirs.Dict):
+        return all(map(_is_known, space.values()))
+    if isinstance(space, theirs.Tuple):
+        return all(map(_is_known, space))
+    return isinstance(space, theirs.Box | theirs.Discrete | theirs.MultiBinary | theirs.MultiDiscrete)
 
 
 def _action_space(space: Any) -> Box | Discrete:

@@ -13,6 +13,7 @@ import polars as pl
 from greedyac.envs import parse_env_label
 from greedyac.errors import InputError
 from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.training.drive import make_lanes
 from greedyac.training.files import write_atomically
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.rows import SCHEMA, cpu, make_row, versions
@@ -61,7 +62,7 @@ def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
     """Train the run of a row again and compare; `on_step` hears how many steps are done."""
     run = run_of(row)
     case = run.case
-    lanes = Lanes([case.learner], case.world, [run.seed], case.steps)
+    lanes = make_lanes([case.learner], case.world, [run.seed], case.steps)
     parts = [
         pl.DataFrame({name: np.asarray(column) for name, column in part.items()})
         for part in _watched(lanes, case, on_step)

@@ -17,7 +17,7 @@ from greedyac.training.plan import plan_cases
 from greedyac.training.runs import Case, Run, check_steps, seed_list
 
 MAX_RUNS = 1_000_000
-_REQUIRED, _OPTIONAL = ("name", "steps", "seeds", "cells"), ("tuning_seeds",)
+_REQUIRED, _OPTIONAL = ("name", "steps", "seeds", "cells"), ("tuning_seeds", "eval_every", "eval_episodes")
 _CELL_REQUIRED, _CELL_OPTIONAL = ("agents", "envs"), ("sweep", "fixed", "preset", "env_options")
 
 
@@ -85,14 +85,17 @@ def parse_study(text: str) -> Study:
         raise InputError(f"tuning seed {outside[0]} is not among the seeds; allowed: some of {given['seeds']!r}")
     if not (isinstance(cells, list) and cells and all(isinstance(cell, dict) for cell in cells)):
         raise InputError(f"cells = {cells!r} is not allowed; allowed: one or more tables [[cells]]")
+    evaluation = given.get("eval_every"), given.get("eval_episodes", 10)
+    if "eval_episodes" in given and "eval_every" not in given:
+        raise InputError("eval_episodes without eval_every is not allowed; allowed: both, or eval_every alone")
     cases: list[Case] = []
     for number, cell in enumerate(cells, 1):
         with _named(f"cell {number}"):
-            cases += _cell_cases(cell, steps, MAX_RUNS // len(seeds) - len(cases))
+            cases += _cell_cases(cell, steps, evaluation, MAX_RUNS // len(seeds) - len(cases))
     return Study(name, tuple(cases), seeds, tuning, text)
 
 
-def _cell_cases(cell: Mapping[str, Any], steps: int, room: int) -> list[Case]:
+def _cell_cases(cell: Mapping[str, Any], steps: int, evaluation: tuple[object, object], room: int) -> list[Case]:
     """The cases of agents × envs × sweep, if there is room for so many."""
     _check_keys(cell, _CELL_REQUIRED, _CELL_OPTIONAL)
     agents, envs = _names("agents", cell["agents"]), _names("envs", cell["envs"])
@@ -105,7 +108,7 @@ def _cell_cases(cell: Mapping[str, Any], steps: int, room: int) -> list[Case]:
         raise InputError(f"these are too many runs; allowed: up to {MAX_RUNS:,} in a study")
     cases: list[Case] = []
     for agent, env in itertools.product(agents, envs):
-        planned = plan_cases(agent, env, steps, preset, env_options, sweep, fixed)
+        planned = plan_cases(agent, env, steps, preset, env_options, sweep, fixed, evaluation)
         vain = frozenset.intersection(*(case.learner.without_effect(case.world.spaces) for case in planned))
         if named := sorted(vain & fixed.keys()):
             raise InputError(

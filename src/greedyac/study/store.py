@@ -15,7 +15,6 @@ import polars as pl
 
 from greedyac.errors import InputError
 from greedyac.study.spec import Study, parse_study
-from greedyac.training.chunk import Chunk
 from greedyac.training.files import (
     DamagedError,
     OtherVersionError,
@@ -153,11 +152,11 @@ class Store:
     def _failure_path(self, runs: Sequence[Run]) -> Path:
         return self.failed / f"{chunk_id(run.run_id for run in runs)}.json"
 
-    def record_failure(self, chunk: Chunk, error: str, attempts: int) -> None:
-        """Remember that a chunk can't be trained."""
-        told = {"error": error, "attempts": attempts, "runs": [run.to_json() for run in chunk.runs]}
+    def record_failure(self, runs: Sequence[Run], error: str, attempts: int) -> None:
+        """Remember that runs can't be trained."""
+        told = {"error": error, "attempts": attempts, "runs": [run.to_json() for run in runs]}
         content = json.dumps({**told, "checksum": short_hash(json.dumps(told))}, indent=1) + "\n"
-        write_atomically(self._failure_path(chunk.runs), content.encode())
+        write_atomically(self._failure_path(runs), content.encode())
 
     def record_study(self, study: Study) -> None:
         """Remember what was asked for."""

@@ -126,14 +126,20 @@ def run_plan(
             if event["event"] == "steps":
                 meter.add_steps(chunk, event["steps"])
             elif event["event"] == "done":
-                meter.end(chunk, diverged=event["diverged"], done=event["runs"] - event["diverged"])
+                failed = event["failed"]
+                for error in sorted(set(failed.values())):
+                    runs = [run for run in chunk.runs if failed.get(run.run_id) == error]
+                    store.record_failure(runs, error, attempts=1)
+                    on_message(f"{len(runs)} of {_about(chunk)} failed: {error}")
+                done = event["runs"] - event["diverged"]
+                meter.end(chunk, diverged=event["diverged"], done=done, failed=len(failed))
                 if not event["links"]:
                     meter.say_once(on_message, "this file system has no hard links: files are renamed into place")
             elif event["event"] in ("lost", "failed"):
                 meter.lose_steps(chunk)
                 on_message(f"chunk {chunk.chunk_id} ({_about(chunk)}): {event['error']}; {_then(event['event'])}")
                 if event["event"] == "failed":
-                    store.record_failure(chunk, event["error"], event["attempts"])
+                    store.record_failure(chunk.runs, event["error"], event["attempts"])
                     meter.end(chunk, failed=len(chunk.runs))
             on_progress(meter.progress())
     return meter.progress()

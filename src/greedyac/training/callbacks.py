@@ -1,11 +1,13 @@
 """Callbacks of `learn`: evaluate and keep the best, stop at a return, save now and then."""
 
+import math
 import os
 from pathlib import Path
 
 from greedyac.errors import InputError
-from greedyac.hypers import whole
+from greedyac.hypers import Hyper, whole
 from greedyac.training.front import Model
+from greedyac.training.runs import check_seeds
 
 
 class Evaluate:
@@ -30,7 +32,8 @@ class Evaluate:
     ):
         self.every = whole("every", every, 1, 2**31 - 1)
         self.episodes = whole("episodes", episodes, 1, 1_000_000)
-        self.best, self.stop_at, self.seed = best, stop_at, seed
+        self.best, self.stop_at = best, None if stop_at is None else _number("stop_at", stop_at)
+        [self.seed] = check_seeds([seed])
         self.steps: list[int] = []
         """When it was evaluated."""
         self.returns: list[float] = []
@@ -39,18 +42,23 @@ class Evaluate:
     def __call__(self, model: Model) -> bool:
         """Evaluate; False when there is no need to go on."""
         mean = model.evaluate(self.episodes, self.seed).mean
-        if self.best is not None and mean > max(self.returns, default=float("-inf")):
+        best = max((value for value in self.returns if not math.isnan(value)), default=-math.inf)
+        if self.best is not None and mean > best:
             model.save(self.best)
         self.steps.append(model.steps)
         self.returns.append(mean)
-        return self.stop_at is None or mean < self.stop_at
+        return self.stop_at is None or not mean >= self.stop_at  # NaN has not reached it
 
 
 class StopAtReturn(Evaluate):
     """Ends training as soon as the mean return of so many episodes of the most likely action reaches a value."""
 
     def __init__(self, value: float, every: int = 1000, episodes: int = 10):
-        super().__init__(every, episodes, stop_at=value)
+        super().__init__(every, episodes, stop_at=_number("value", value))
+
+
+def _number(name: str, value: object) -> float:
+    return float(Hyper(name, float, 0.0, "static", "").check(value))  # type: ignore[arg-type]
 
 
 class Checkpoint:
@@ -61,7 +69,7 @@ class Checkpoint:
         self.path, self.everything = str(path), everything
         try:
             self.path.format(steps=0)
-        except (KeyError, IndexError, ValueError):
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError):
             raise InputError(
                 f"path = {self.path!r} is not allowed; allowed: a path, in which {{steps}} may stand"
             ) from None

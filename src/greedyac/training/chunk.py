@@ -84,21 +84,25 @@ class Receipt(NamedTuple):
     diverged: int
     links: bool
     """Whether the file system has hard links."""
+    failed: dict[str, str]
+    """Runs whose environments raised, by their ids, and what these said; they are not published."""
 
 
 def train_chunk(chunk: Chunk, on_steps: Callable[[int], None]) -> Receipt:
     """Train a chunk's runs and publish them, unless they are; `on_steps` hears of run-steps done, 0 when compiled."""
-    links, rows = True, None
+    links, rows, failed = True, None, {}
     with suppress(FileNotFoundError, DamagedError):
         rows = read_rows([rows_path(chunk.folder, [run.run_id for run in chunk.runs])])
     if rows is None:
         made: list[dict[str, Any]] = []
         for first in range(0, len(chunk.runs), chunk.width):
             made += _train(chunk, chunk.runs[first : first + chunk.width], on_steps)
-        rows = pl.DataFrame(made, SCHEMA)
-        links = publish_rows(chunk.folder, rows)
+        failed = {row["run_id"]: row["error"] for row in made if row["status"] == "failed"}
+        rows = pl.DataFrame([row for row in made if row["run_id"] not in failed], SCHEMA)
+        if rows.height:
+            links = publish_rows(chunk.folder, rows)
     diverged = rows.filter(pl.col("status") == "diverged").height
-    return Receipt(chunk.chunk_id, rows.height, diverged, links)
+    return Receipt(chunk.chunk_id, rows.height, diverged, links, failed)
 
 
 def _train(chunk: Chunk, runs: Sequence[Run], on_steps: Callable[[int], None]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Evaluation of a policy: whole episodes with learning off."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -22,8 +22,17 @@ class Evaluation(NamedTuple):
     interval: tuple[float, float] | None
 
 
-def evaluate(policy: Policy, episodes: int = 10, seed: int = 0, deterministic: bool = True) -> Evaluation:
+class Trained(Protocol):
+    """What has learned a policy: a model of the front."""
+
+    @property
+    def policy(self) -> Policy:
+        """As it is now."""
+
+
+def evaluate(policy: Policy | Trained, episodes: int = 10, seed: int = 0, deterministic: bool = True) -> Evaluation:
     """Episodes on the policy's own environment, with the most likely action or with samples."""
+    policy = policy if isinstance(policy, Policy) else policy.policy
     episodes = whole("episodes", episodes, 1, 1_000_000)
     [seed] = check_seeds([seed])
     agent = static_part(policy.agent)  # the swept fields play no part, and would have it compiled anew

@@ -2,24 +2,38 @@
 
 import contextlib
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import gymnasium
+import numpy as np
 import polars as pl
 
 from greedyac.agents import AGENTS
+from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.host import named_host_env
 from greedyac.errors import InputError
+from greedyac.hypers import whole
 from greedyac.progress import Progress, ProgressReport
-from greedyac.training.checkpoint import Policy, Prediction, read_checkpoint, save_checkpoint, save_snapshot
+from greedyac.training.checkpoint import (
+    Checkpoint,
+    Policy,
+    Prediction,
+    read_checkpoint,
+    save_checkpoint,
+    save_snapshot,
+    translation_of,
+)
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
 from greedyac.training.loop import Lanes, Snapshot
 from greedyac.training.plan import plan_cases
 from greedyac.training.rows import SCHEMA, make_row
-from greedyac.training.runs import Case, Run, check_seeds, check_steps
+from greedyac.training.runs import MAX_STEPS, Case, Run, check_seeds
 
 CALLBACK_STEPS = 1000
 """How often a callback is called that does not say so itself."""
@@ -49,6 +63,8 @@ class Model:
         env_options: Mapping[str, object] | None = None,
         **hypers: object,
     ):
+        if env_options and not isinstance(env, str):
+            raise InputError(f"env_options = {env_options!r} are not allowed here; allowed: for an env given by name")
         world = env if isinstance(env, str) else named_host_env(env)
         [seed] = check_seeds([seed])
         [case] = plan_cases(self.agent, world, 1, preset, env_options or {}, {}, hypers)
@@ -80,27 +96,34 @@ class Model:
         return self._policy
 
     def learn(self, steps: int, *, callback: Callback | Iterable[Callback] = (), progress: bool = True) -> Self:
-        """Learn for so many more steps. Ctrl-C interrupts it, as usual; what was learned by then stays.
+        """Learn for so many more steps. Ctrl-C interrupts it after a step; what was learned by then stays.
 
         Args:
             steps: environment steps; there is one update per step.
             callback: one or several functions of the model, called every 1,000 steps, or every `callback.every`.
             progress: whether to show a bar, in a terminal or a notebook.
         """
-        lanes = self._begun()
-        begun, started = lanes.time, time.perf_counter()
-        lanes.more(check_steps(steps))
-        due = [Every(getattr(one, "every", CALLBACK_STEPS), self._calls(one)) for one in _listed(callback)]
+        steps = whole("steps", steps, 1, MAX_STEPS - self.steps)
+        listed = _listed(callback)
         report = ProgressReport(f"{self.agent} on {self._case.env}", lines=False)
         with report if progress else contextlib.nullcontext():
+            if progress:
+                report.training(Progress(0, steps, None))
+            lanes = self._begun()
+            begun, started = lanes.time, time.perf_counter()
+            lanes.more(steps)
+            patience = _Patience()
 
             def tell(_: int) -> None:
                 if progress:
                     done, rate = lanes.time - begun, (lanes.time - begun) / (time.perf_counter() - started)
                     report.training(Progress(done, steps, rate))
+                patience.end()
 
+            due = [Every(every, self._calls(one, patience)) for every, one in listed]
             try:
-                drive(lanes, tell, *due)
+                with patience.kept():
+                    drive(lanes, tell, *due)
             finally:
                 lanes.steps, self._policy = lanes.time, None
         [outcome] = lanes.outcomes()
@@ -111,10 +134,12 @@ class Model:
         self._begun_at.append(begun)
         return self
 
-    def _calls(self, callback: Callback) -> Callable[[], bool | None]:
-        def call() -> bool | None:
+    def _calls(self, callback: Callback, patience: "_Patience") -> Callable[[], bool]:
+        def call() -> bool:
             self._policy = None
-            return callback(self)
+            with patience.lost():
+                said = callback(self)
+            return not isinstance(said, bool | np.bool_) or bool(said)  # 0 is no False
 
         return call
 
@@ -127,6 +152,7 @@ class Model:
 
     def evaluate(self, episodes: int = 10, seed: int = 0, deterministic: bool = True) -> Evaluation:
         """Episodes with learning off, on an environment of their own."""
+        _check_known(self._case.world)
         return evaluate(self.policy, episodes, seed, deterministic)
 
     def save(self, path: str | os.PathLike[str], everything: bool = False) -> None:
@@ -149,6 +175,7 @@ class Model:
         """The loop that trains it; compiled when it is first needed."""
         if self._lanes is None:
             agents, world, snapshot = [self._case.learner], self._case.world, self._snapshot
+            _check_known(world)
             self._lanes = make_lanes(agents, world, [self._seed], self.steps, 0, [snapshot] if snapshot else [])
             if self._policy is not None and snapshot is None:
                 self._lanes.start_from(self._policy.state, self._policy.scales)
@@ -158,12 +185,65 @@ class Model:
         return f"{type(self).__name__}({self._case.env!r}, seed={self._seed}) after {self.steps:,} steps"
 
 
-def _listed(callback: Callback | Iterable[Callback]) -> list[Callback]:
+def _listed(callback: Callback | Iterable[Callback]) -> list[tuple[int, Callback]]:
+    """The callbacks, each with the number of steps between its calls."""
     listed = list(callback) if isinstance(callback, Iterable) else [callback]
     for one in listed:
         if not callable(one):
             raise InputError(f"callback = {one!r} is not allowed; allowed: a function of the model, or several")
-    return listed
+    return [(whole("every", getattr(one, "every", CALLBACK_STEPS), 1, MAX_STEPS), one) for one in listed]
+
+
+def _check_known(world: World) -> None:
+    """Refuse an environment of which only a file tells, and that has no name by which to make it."""
+    if isinstance(world, HostEnv) and world.maker is None:
+        module, _, name = world.name.rpartition(":")
+        if not module and name not in gymnasium.registry:
+            raise InputError(
+                f"environment {name!r} can't be found by its name; allowed: greedyac.load(path, env=…) with a "
+                f"gymnasium.Env, or a function that makes one"
+            )
+
+
+class _Patience:
+    """With Ctrl-C while steps are under way: in the middle of one it would cost all that was learned. Not twice."""
+
+    def __init__(self) -> None:
+        self._asked = self._lost = False
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Inside, Ctrl-C waits for `end`. Elsewhere than in the main thread, or where it is handled, nothing is new."""
+        theirs = signal.getsignal(signal.SIGINT)
+        if theirs is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        signal.signal(signal.SIGINT, self._ask)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, theirs)
+        self.end()
+
+    def _ask(self, *_: object) -> None:
+        if self._asked or self._lost:
+            raise KeyboardInterrupt
+        self._asked = True
+
+    @contextlib.contextmanager
+    def lost(self) -> Iterator[None]:
+        """Inside, no step is under way, and Ctrl-C interrupts at once."""
+        self._lost = True
+        try:
+            self.end()
+            yield
+        finally:
+            self._lost = False
+
+    def end(self) -> None:
+        """Interrupt now, if it was asked for."""
+        if self._asked:
+            raise KeyboardInterrupt
 
 
 class GreedyAC(Model):
@@ -201,13 +281,23 @@ def load(path: str | os.PathLike[str], env: Any = None) -> Model:
     `env` if it has none. If not everything was saved, learning goes on from the networks, with a new replay.
     """
     held = read_checkpoint(path)
-    run = held.policy.run
-    case = run.case
+    run, policy = held.policy.run, held.policy
     if env is not None:
-        world = named_host_env(env)
-        if world.translation != held.policy.translation:
-            raise InputError(f"env = {env!r} has other observations and actions than {str(path)!r} was trained on")
-        vars(case)["world"] = world
-    model = FRONTS[case.agent].__new__(FRONTS[case.agent])
-    model._set_up(case, run.seed, held.policy, held.snapshot)
+        run = _moved(held, env, path)
+        policy = Policy(run, policy.state, policy.scales)
+    model = FRONTS[run.case.agent].__new__(FRONTS[run.case.agent])
+    model._set_up(run.case, run.seed, policy, held.snapshot)
     return model
+
+
+def _moved(held: Checkpoint, env: Any, path: str | os.PathLike[str]) -> Run:
+    """The run of a file, on this environment."""
+    run, world = held.policy.run, make_world(env) if isinstance(env, str) else named_host_env(env)
+    case = Case(run.case.agent, env if isinstance(world, Env) else world.name, run.case.steps, run.case.hypers)
+    vars(case).update(learner=run.case.learner, world=world)
+    moved = Run(case, run.seed)
+    if translation_of(moved) != held.policy.translation:
+        raise InputError(f"env = {env!r} has other observations and actions than {str(path)!r} was trained on")
+    if held.snapshot is not None and isinstance(world, Env) != isinstance(run.case.world, Env):
+        raise InputError(f"env = {env!r} is not allowed for everything of a run on {run.case.env}; save without it")
+    return moved

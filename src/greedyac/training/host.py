@@ -67,7 +67,7 @@ def host_step(
 
     Only the first `count` of the lanes `live` learn and act.
     """
-    moved, observation = _Seen.unpack(rows, program.env.spaces.observation.size)
+    moved, observation = _Seen.unpack(rows, program.spaces.observation.size)
     remember = jax.vmap(partial(program.remember, learn=learn), in_axes=(0, 0, 0, 0, None))
     memory, batch = remember(lanes, lanes.env, moved, keys, time)
     told = (moved, batch, keys, hypers, observation)
@@ -99,7 +99,7 @@ class Stepped(NamedTuple):
 def compiled_for_host(program: Program, width: int) -> Stepped:
     """The program for so many lanes, compiled once."""
     keys, hypers = seed_keys([0] * width), stack([program.agent] * width)
-    spaces = program.env.spaces
+    spaces = program.spaces
     begun = jax.jit(jax.vmap(program.lane), compiler_options={"xla_backend_optimization_level": 0})
     shapes = jax.eval_shape(begun, keys, hypers)
     leaves, structure = jax.tree.flatten(shapes)
@@ -154,7 +154,7 @@ class HostLanes(Lanes):
         return max(self.count, MIN_WIDTH)
 
     def _compile(self) -> None:
-        self._compiled: Any = compiled_for_host(self.program, len(self._keys))
+        self._compiled: Any = compiled_for_host(Program(self.program.agent, self.program.spaces), len(self._keys))
 
     def _begin(self, snapshots: Sequence[Snapshot]) -> None:
         """Reset the environments, or bring them back to where they were; where that fails a new episode begins."""

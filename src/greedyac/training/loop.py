@@ -22,7 +22,7 @@ from greedyac.agents.random import uniform_action
 from greedyac.envs import Env, Transition, World
 from greedyac.hypers import stack, swept_names
 from greedyac.replay import Batch
-from greedyac.spaces import Box
+from greedyac.spaces import Box, Spaces
 from greedyac.training import curve
 from greedyac.training.episodes import compiled_returns
 from greedyac.training.normalise import Scales, normal_observation, normal_reward, seen, unknown_scales
@@ -72,7 +72,13 @@ class Program:
     """One agent (its static fields) and one environment, compiled once per width."""
 
     agent: Agent
-    env: World
+    env: World | Spaces
+    """A compiled environment; of one on the host the spaces are enough."""
+
+    @property
+    def spaces(self) -> Spaces:
+        """What the agent sees and does."""
+        return self.env if isinstance(self.env, Spaces) else self.env.spaces
 
     def with_hypers(self, hypers: dict[str, Array]) -> Agent:
         """The agent of one lane."""
@@ -80,7 +86,7 @@ class Program:
 
     def lane(self, key: Array, hypers: dict[str, Array]) -> Lane:
         """A run before its first step."""
-        agent, spaces = self.with_hypers(hypers), self.env.spaces
+        agent, spaces = self.with_hypers(hypers), self.spaces
         env: Any = jnp.zeros(spaces.action.size, jnp.float32) if isinstance(spaces.action, Box) else jnp.int32(0)
         observation = jnp.zeros(spaces.observation.size, jnp.float32)
         if isinstance(self.env, Env):
@@ -101,7 +107,7 @@ class Program:
         action = agent.act(lane.agent, normal_observation(lane.scales, lane.observation), act_key, greedy=False)
         if not agent.warm_up_steps:
             return action
-        return jnp.where(time < agent.warm_up_steps, uniform_action(self.env.spaces.action, act_key), action)
+        return jnp.where(time < agent.warm_up_steps, uniform_action(self.spaces.action, act_key), action)
 
     def remember(
         self, lane: Lane, action: Array, moved: Transition, key: Array, time: Array, learn: bool
@@ -115,7 +121,7 @@ class Program:
         if not learn:
             return memory, None
         size = self.agent.batch_size * self.agent.updates_per_step
-        return memory, replay.sample(memory, self.env.spaces, stream_key(key, Stream.REPLAY, time), size, time)
+        return memory, replay.sample(memory, self.spaces, stream_key(key, Stream.REPLAY, time), size, time)
 
     def take_in(
         self, lane: Lane, moved: Transition, batch: Batch | None, key: Array, hypers: dict[str, Array], time: Array,

@@ -19,7 +19,7 @@ from greedyac.training.chunk import Chunk, read_middle, train_chunk
 from greedyac.training.files import read_rows
 from greedyac.training.plan import plan_cases, plan_chunks
 from greedyac.training.pool import cores, train_chunks
-from greedyac.training.rows import SCHEMA
+from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Case, Run, seed_list
 
 
@@ -129,27 +129,30 @@ def train_runs_in(
         left -= sum(snapshot.time for run in missing if (snapshot := read_middle(folder, run)))
     meter = _Meter(total, total - left, on_progress)
     chunks = plan_chunks(missing, workers, folder, checkpoints=True, checkpoint_every=checkpoint_every)
+    failed: dict[str, str] = {}
     try:
         if any(isinstance(run.case.world, HostEnv) and run.case.world.maker for run in missing):
             for chunk in chunks:  # a user's own class can't be sent to another process
-                train_chunk(chunk, meter.add)
+                failed |= train_chunk(chunk, meter.add).failed
         else:
-            _train_in_workers(chunks, workers, meter)
+            _train_in_workers(chunks, workers, meter, failed)
     except KeyboardInterrupt:
-        raise Interrupted(_collect(runs, folder, meter.rate)) from None
+        raise Interrupted(_collect(runs, folder, failed, meter.rate)) from None
     except WorkerError as error:
-        error.result = _collect(runs, folder, meter.rate)
+        error.result = _collect(runs, folder, failed, meter.rate)
         raise
-    return _collect(runs, folder, meter.rate)
+    return _collect(runs, folder, failed, meter.rate)
 
 
-def _train_in_workers(chunks: Sequence[Chunk], workers: int, meter: "_Meter") -> None:
+def _train_in_workers(chunks: Sequence[Chunk], workers: int, meter: "_Meter", failed: dict[str, str]) -> None:
     with contextlib.closing(train_chunks(chunks, workers)) as events:
         for event in events:
             if event["event"] == "failed":
                 raise WorkerError(event["error"])
             if event["event"] == "steps":
                 meter.add(event["steps"])
+            if event["event"] == "done":
+                failed |= event["failed"]
 
 
 class _Meter:
@@ -170,9 +173,10 @@ class _Meter:
         self._tell(Progress(self._done, self._total, self.rate))
 
 
-def _collect(runs: Sequence[Run], folder: Path, rate: float | None) -> TrainResult:
-    """The published results in the order of the runs; runs that failed have no policy."""
-    rows = read_rows(folder.glob("*.parquet"))
+def _collect(runs: Sequence[Run], folder: Path, failed: dict[str, str], rate: float | None) -> TrainResult:
+    """The published results, and the failures, in the order of the runs; runs that failed have no policy."""
+    failures = [failed_row(run, failed[run.run_id]) for run in runs if run.run_id in failed]
+    rows = pl.concat([read_rows(folder.glob("*.parquet")), pl.DataFrame(failures, SCHEMA)])
     order = pl.DataFrame({"run_id": [run.run_id for run in runs]})
     curves = order.join(rows, on="run_id", how="inner", maintain_order="left").select(SCHEMA.names())
     trained = set(curves.filter(pl.col("status") != "failed")["run_id"])
