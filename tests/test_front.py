@@ -253,7 +253,6 @@ def test_networks_alone_are_what_learning_starts_from(made: Callable[..., Model]
     assert loaded.steps == 21
 
 
-@pytest.mark.xfail(strict=True, reason="HostLanes chooses it when it is made, before start_from")
 def test_the_first_action_is_already_that_of_the_loaded_networks(tmp_path: Path) -> None:
     first = []
     for certain in 1000 * np.eye(3, dtype=np.float32):
@@ -416,7 +415,6 @@ def test_classes_and_functions_make_their_own() -> None:
     assert [float(reward) for reward in idler(lambda: Paying(0.5)).learn(7).curves["best_return"]] == [3.5]
 
 
-@pytest.mark.xfail(strict=True, reason="HostLanes counts on to the end when no environment is left")
 def test_an_environment_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def fall(env: Walk) -> None:
         if env.steps == 12:
@@ -647,7 +645,6 @@ def test_refused_callbacks() -> None:
         pytest.param(
             lambda: idler(lambda: 3),
             "environment '<lambda>' is a int; allowed: a gymnasium.Env",
-            marks=pytest.mark.xfail(strict=True, reason="HostEnv.translation closes what is no environment"),
         ),
         (lambda: idler(lambda: 1 / 0), "environment '<lambda>' can't be made: ZeroDivisionError"),
         (lambda: idler("Pendulum-CA", env_options={"wind": 1}), "unknown option of Pendulum-CA 'wind'"),

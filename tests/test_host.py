@@ -195,7 +195,7 @@ def test_an_environment_that_raises_fails_its_run_alone() -> None:
 
 def test_all_environments_raise() -> None:
     ran = Ran(odd_envs.Breaks, [ODD])
-    assert (ran.lanes.time, ran.outcomes[0].error) == (STEPS, "BrokenError: at step 40")
+    assert (ran.lanes.time, ran.lanes.live, ran.outcomes[0].error) == (39, False, "BrokenError: at step 40")
 
 
 def test_not_a_number_diverges_its_run_alone() -> None:
@@ -207,7 +207,7 @@ def test_not_a_number_diverges_its_run_alone() -> None:
 
 def test_actions_that_are_no_numbers_are_not_for_an_environment() -> None:
     ran = Ran(odd_envs.OutOfSight, [0])
-    assert (ran.outcomes[0].diverged_at, ran.lanes.time, len(ran.diaries[0].steps)) == (39, STEPS, 40)
+    assert (ran.outcomes[0].diverged_at, ran.lanes.time, len(ran.diaries[0].steps)) == (39, 40, 40)
 
 
 def test_rows_of_odd_runs() -> None:

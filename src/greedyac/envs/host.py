@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 
-from greedyac.envs.translation import Translation, translation_of
+from greedyac.envs.translation import Translation, shortened, translation_of
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import show
 from greedyac.spaces import Spaces
@@ -77,10 +77,9 @@ class HostEnv:
         if self.known is not None:
             return self.known
         env = self.make()
-        try:
-            return translation_of(self.name, env)
-        finally:
-            env.close()
+        known = translation_of(self.name, env)
+        env.close()
+        return known
 
     @property
     def spaces(self) -> Spaces:
@@ -99,12 +98,24 @@ def find_host_env(name: str, options: Mapping[str, object], built_in: Iterable[s
 def named_host_env(env: Any) -> HostEnv:
     """A user's own environment, or a function that makes them, under the name by which files tell of it."""
     if isinstance(env, gymnasium.Env):
-        plain = env.spec is not None and not env.spec.additional_wrappers
-        name = env.spec.id if env.spec is not None and plain else type(env).__name__
-        return HostEnv(name, maker=Only(env), known=translation_of(name, env))
+        name, options = _name_of(env)
+        return HostEnv(name, options, Only(env), known=translation_of(name, env))
     if callable(env):
         return HostEnv(getattr(env, "__name__", type(env).__name__), maker=env)
-    raise InputError(f"env = {env!r} is not allowed; allowed: a name, a gymnasium.Env, or a function that makes one")
+    allowed = "a name, a gymnasium.Env, or a function that makes one"
+    raise InputError(f"env = {shortened(repr(env))} is not allowed; allowed: {allowed}")
+
+
+def _name_of(env: Any) -> tuple[str, tuple[tuple[str, Scalar], ...]]:
+    """The id and options by which an environment can be made again; else the name of its class."""
+    spec = env.spec
+    if spec is None or spec.additional_wrappers or (known := gymnasium.registry.get(spec.id)) is None:
+        return type(env).__name__, ()
+    options = {name: value for name, value in spec.kwargs.items() if known.kwargs.get(name, env) != value}
+    options.pop("render_mode", None)
+    if spec.max_episode_steps != known.max_episode_steps or not all(map(_is_scalar, options.values())):
+        return type(env.unwrapped).__name__, ()
+    return spec.id, tuple(sorted(options.items()))
 
 
 class Only:
@@ -143,13 +154,17 @@ def show_option(value: Scalar) -> str:
     return json.dumps(value) if isinstance(value, str) and parse_option(value) != value else show(value)
 
 
-def _scalar(name: str, value: object) -> Scalar:
-    allowed = "a finite number, true, false, or a text without , [ ] and ="
-    if isinstance(value, str) and set(value) & set(",[]="):
-        raise InputError(f"env option {name} = {value!r} is not allowed; allowed: {allowed}")
-    if not isinstance(value, Scalar) or (isinstance(value, float) and not math.isfinite(value)):
+def _scalar(name: str, value: Any) -> Scalar:
+    if not _is_scalar(value):
+        allowed = "a finite number, true, false, or a text without , [ ] and ="
         raise InputError(f"env option {name} = {value!r} is not allowed; allowed: {allowed}")
     return value
+
+
+def _is_scalar(value: object) -> bool:
+    if isinstance(value, str):
+        return not set(value) & set(",[]=")
+    return isinstance(value, bool | int | float) and math.isfinite(value)
 
 
 def _import_home(name: str) -> None:

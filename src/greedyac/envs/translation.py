@@ -28,6 +28,8 @@ class Translation:
         self.spaces = Spaces(_observation_box(observations), _action_space(actions))
         self._observations, self._actions = observations, actions
         self._is_box = isinstance(observations, theirs.Box)
+        self._starts_at = int(actions.start) if isinstance(actions, theirs.Discrete) else None
+        self._action_type = actions.dtype.type
 
     @classmethod
     def of(cls, spaces: Spaces) -> "Translation":
@@ -58,49 +60,60 @@ class Translation:
 
     def batch(self, given: Any) -> tuple[Numbers, bool]:
         """`[batch, features]` of one or several observations, and whether it was one; else an `InputError`."""
-        if self._is_box:
-            flat, single = self._boxes(given)
-        else:
-            single = (
-                np.ndim(given) == 0 if isinstance(self._observations, theirs.Discrete) else not isinstance(given, list)
-            )
-            several = [given] if single else list(given)
-            if wrong := [one for one in several if not self._observations.contains(_plain(one))]:
-                allowed = f"one of {self._shape_words()}, or a list of such"
-                raise InputError(f"an observation {_short(wrong[0])} is not allowed; allowed: {allowed}")
-            flat = np.array([self.observation(_plain(one)) for one in several], np.float32).reshape(len(several), -1)
-        if np.isnan(flat).any():
-            raise InputError(f"an observation with NaN in it is not allowed; allowed: {self._shape_words()} of numbers")
-        return flat, single
-
-    def _boxes(self, given: Any) -> tuple[Numbers, bool]:
-        shape = self._observations.shape
+        single, several = self._apart(given)
         try:
-            numbers = np.asarray(given, np.float32)
-        except (TypeError, ValueError):
-            raise InputError(f"an observation {_short(given)} is not allowed; allowed: {self._shape_words()}") from None
-        if numbers.shape not in (shape, (len(numbers) if numbers.ndim else 0, *shape)):
-            raise InputError(f"an observation of shape {numbers.shape} is not allowed; allowed: {self._shape_words()}")
-        return numbers.reshape(-1, self.spaces.observation.size), numbers.shape == shape
+            flat = [self.observation(one) for one in several]
+        except Exception as error:  # theirs: of any kind
+            raise self._refused(f"an observation {shortened(given)}") from error
+        numbers = np.array(flat, np.float32).reshape(len(several), self.spaces.observation.size)
+        if np.isnan(numbers).any():
+            raise self._refused("an observation with NaN in it")
+        return numbers, single
 
-    def _shape_words(self) -> str:
-        shape = self._observations.shape
-        return f"{shape} or ({', '.join(map(str, ('batch', *shape)))})" if self._is_box else _short(self._observations)
+    def _apart(self, given: Any) -> tuple[bool, Any]:
+        """Whether it is a single observation, and all of them in a row."""
+        space = self._observations
+        if isinstance(space, theirs.Dict | theirs.Tuple):
+            return (False, given) if isinstance(given, list) else (True, [given])
+        try:
+            numbers = np.asarray(given)
+        except ValueError:  # rows of different lengths
+            raise self._refused(f"an observation {shortened(given)}") from None
+        if numbers.dtype.kind not in "biuf" or (not self._is_box and numbers.dtype.kind == "f" and numbers.size):
+            raise self._refused(f"an observation {shortened(given)}")
+        shape = space.shape
+        if numbers.shape not in (shape, (len(numbers) if numbers.ndim else 0, *shape)):
+            raise self._refused(f"an observation of shape {numbers.shape}")
+        single = numbers.shape == shape
+        rows = [numbers] if single else list(numbers)
+        if not self._is_box and (wrong := [row for row in rows if not space.contains(row.astype(space.dtype))]):
+            raise self._refused(f"an observation {shortened(wrong[0])}")
+        return single, rows
+
+    def _refused(self, what: str) -> InputError:
+        space = self._observations
+        if isinstance(space, theirs.Dict | theirs.Tuple | theirs.Discrete):
+            return InputError(f"{what} is not allowed; allowed: one of {shortened(space)}, or a list of such")
+        several = f"{space.shape} or ({', '.join(map(str, ('batch', *space.shape)))})"
+        kind = "" if self._is_box else f" of {shortened(space)}"
+        return InputError(f"{what} is not allowed; allowed: {several}{kind}")
 
     def action(self, chosen: Numbers) -> Any:
         """An action as the environment takes it, of ours: `[dims]`, or a whole number from 0."""
-        return self.actions(chosen[None])[0]
+        if self._starts_at is not None:
+            return self._action_type(int(chosen) + self._starts_at)
+        return chosen.reshape(self._actions.shape).astype(self._action_type)
 
     def actions(self, chosen: Numbers) -> Any:
         """Several of them, `[batch, ...]`."""
-        if isinstance(self._actions, theirs.Discrete):
-            return chosen.astype(self._actions.dtype) + self._actions.start
-        return chosen.reshape(-1, *self._actions.shape).astype(self._actions.dtype)
+        if self._starts_at is not None:
+            return chosen.astype(self._action_type) + self._action_type(self._starts_at)
+        return chosen.reshape(-1, *self._actions.shape).astype(self._action_type)
 
     def own(self, action: Any) -> Numbers:
         """The inverse of `action`."""
-        if isinstance(self._actions, theirs.Discrete):
-            return np.asarray(action - self._actions.start)
+        if self._starts_at is not None:
+            return np.asarray(action - self._starts_at)
         return np.asarray(action, np.float32).ravel()
 
     def to_json(self) -> dict[str, Any]:
@@ -115,11 +128,6 @@ class Translation:
 
 def _gym_box(box: Box) -> theirs.Box:
     return theirs.Box(np.array(box.low, np.float32), np.array(box.high, np.float32))
-
-
-def _plain(given: Any) -> Any:
-    """A whole number as NumPy has it, which Gymnasium's discrete spaces want."""
-    return np.int64(given) if isinstance(given, int) else given
 
 
 def _described(space: Any) -> dict[str, Any]:
@@ -138,7 +146,7 @@ def _described(space: Any) -> dict[str, Any]:
         return {"multi": space.nvec.tolist(), "start": space.start.tolist(), "dtype": str(space.dtype)}
     if isinstance(space, theirs.Tuple):
         return {"tuple": [_described(part) for part in space.spaces]}
-    return {"dict": {str(name): _described(part) for name, part in space.spaces.items()}}
+    return {"dict": [[name, _described(part)] for name, part in space.spaces.items()]}
 
 
 def _space(values: dict[str, Any]) -> Any:
@@ -161,7 +169,7 @@ def _space(values: dict[str, Any]) -> Any:
             return theirs.MultiDiscrete(values["multi"], np.dtype(values["dtype"]).type, start=values["start"])
         case "tuple":
             return theirs.Tuple([_space(part) for part in values["tuple"]])
-    return theirs.Dict({name: _space(part) for name, part in values["dict"].items()})
+    return theirs.Dict({name: _space(part) for name, part in values["dict"]})
 
 
 def translation_of(name: str, env: Any) -> Translation:
@@ -176,7 +184,7 @@ def translation_of(name: str, env: Any) -> Translation:
 
 def _observation_box(space: Any) -> Box:
     if not _is_known(space):
-        raise InputError(f"has observations {_short(space)}; allowed: {OBSERVATIONS}")
+        raise InputError(f"has observations {shortened(space)}; allowed: {OBSERVATIONS}")
     if (size := theirs.flatdim(space)) > MAX_FEATURES or size == 0:
         raise InputError(
             f"has observations of {size:,} numbers; allowed: 1 to {MAX_FEATURES:,}; images can be made smaller by "
@@ -188,7 +196,7 @@ def _observation_box(space: Any) -> Box:
 
 def _is_known(space: Any) -> bool:
     if isinstance(space, theirs.Dict):
-        return all(map(_is_known, space.values()))
+        return all(isinstance(name, str) and _is_known(part) for name, part in space.items())
     if isinstance(space, theirs.Tuple):
         return all(map(_is_known, space))
     return isinstance(space, theirs.Box | theirs.Discrete | theirs.MultiBinary | theirs.MultiDiscrete)
@@ -199,15 +207,16 @@ def _action_space(space: Any) -> Box | Discrete:
         return Discrete(int(space.n))
     allowed = f"; allowed: {ACTIONS}"
     if not isinstance(space, theirs.Box) or not np.issubdtype(space.dtype, np.floating):
-        raise InputError(f"has actions {_short(space)}{allowed}")
+        raise InputError(f"has actions {shortened(space)}{allowed}")
     low, high = (tuple(map(float, np.asarray(bound, np.float32).ravel())) for bound in (space.low, space.high))
     if not low or not all(math.isfinite(bound) for bound in low + high):
-        raise InputError(f"has actions {_short(space)}{allowed}")
+        raise InputError(f"has actions {shortened(space)}{allowed}")
     if any(below >= above for below, above in zip(low, high, strict=True)):
-        raise InputError(f"has actions {_short(space)}, some of which can't be chosen{allowed}, lower below upper")
+        raise InputError(f"has actions {shortened(space)}, some of which can't be chosen{allowed}, lower below upper")
     return Box(low, high)
 
 
-def _short(thing: Any) -> str:
+def shortened(thing: Any) -> str:
+    """What it looks like, in one line that is not too long."""
     text = " ".join(str(thing).split())
     return text if len(text) <= 80 else text[:79] + "…"

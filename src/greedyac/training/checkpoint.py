@@ -7,8 +7,10 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Hashable
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -23,7 +25,7 @@ from greedyac.envs.translation import Translation
 from greedyac.errors import InputError
 from greedyac.hypers import stack
 from greedyac.training.files import write_atomically
-from greedyac.training.loop import Lane, Snapshot
+from greedyac.training.loop import Lane, Snapshot, static_part
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps
@@ -52,11 +54,7 @@ class Policy:
         self.translation = translation or translation_of(run)
         self.spaces = self.translation.spaces
         self._predictions = 0
-
-        def act(state: Any, scales: Any, observation: Any, key: Any, greedy: bool) -> Any:
-            return self.agent.act(state, normal_observation(scales, observation), key, greedy)
-
-        self._act = jax.jit(jax.vmap(act, in_axes=(None, None, 0, 0, None)), static_argnums=4)
+        self._act = _acting(cast(Hashable, static_part(self.agent)))
 
     def predict(self, observation: Any, deterministic: bool = True) -> Prediction:
         """The action for an observation as the environment gives it, or the actions for several of them.
@@ -73,6 +71,16 @@ class Policy:
     def __repr__(self) -> str:
         case, seed = self.run.case, self.run.seed
         return f"Policy({case.agent!r} on {case.env!r}, seed {seed}, after {case.steps:,} steps)"
+
+
+@lru_cache(maxsize=8)
+def _acting(agent: Any) -> Any:
+    """The compiled function from a state and observations, `[batch, features]`, to actions."""
+
+    def act(state: Any, scales: Any, observation: Any, key: Any, greedy: bool) -> Any:
+        return agent.act(state, normal_observation(scales, observation), key, greedy)
+
+    return jax.jit(jax.vmap(act, in_axes=(None, None, 0, 0, None)), static_argnums=4)
 
 
 def translation_of(run: Run) -> Translation:

@@ -37,7 +37,7 @@ def make_lanes(
 def drive(lanes: Lanes, on_steps: Callable[[int], None], *every: Every) -> None:
     """Train to the end; `on_steps` hears how many steps a block had, and what is due is done in the given order."""
     block = 10
-    while lanes.time < lanes.steps:
+    while lanes.time < lanes.steps and lanes.live:
         before, begun = lanes.time, time.perf_counter()
         due = min([lanes.steps, *(before - before % one.steps + one.steps for one in every)])
         lanes.advance(min(block, due - before))
@@ -45,6 +45,8 @@ def drive(lanes: Lanes, on_steps: Callable[[int], None], *every: Every) -> None:
         on_steps(done)
         rate = done / (time.perf_counter() - begun)
         block = max(1, min(int(rate * BLOCK_SECONDS), 10 * block))
-        said = [one.do() for one in every if lanes.time % one.steps == 0]
+        said = [one.do() for one in every if done and lanes.time % one.steps == 0]
         if False in said:
             return
+    if not lanes.live:
+        on_steps(lanes.steps - lanes.time)  # nothing is left of them

@@ -111,7 +111,6 @@ class Model:
                 report.training(Progress(0, steps, None))
             lanes = self._begun()
             begun, started = lanes.time, time.perf_counter()
-            lanes.more(steps)
             patience = _Patience()
 
             def tell(_: int) -> None:
@@ -123,6 +122,7 @@ class Model:
             due = [Every(every, self._calls(one, patience)) for every, one in listed]
             try:
                 with patience.kept():
+                    lanes.more(steps)
                     drive(lanes, tell, *due)
             finally:
                 lanes.steps, self._policy = lanes.time, None

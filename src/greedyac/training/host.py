@@ -1,13 +1,12 @@
 """The training loop for environments on the host: a plain list of them, and one compiled call per step for all lanes.
 
-A step is: every environment moves, then one call stores, learns and chooses the next actions. Inside that call lanes
-learn one after another, so that a run's numbers don't depend on how many there are. (Beside a lone one there is room
-for another, which does nothing: XLA would drop an axis of one, and round differently.)
+A step is: every environment moves, then one call stores, learns and chooses the next actions.
 """
 
+import math
 from collections.abc import Sequence
-from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,112 +14,15 @@ import numpy as np
 from jax import Array
 
 from greedyac.agents import Agent
-from greedyac.envs import HostEnv, Transition
+from greedyac.envs import HostEnv
 from greedyac.envs.host import words_of
-from greedyac.hypers import stack
 from greedyac.training import curve
 from greedyac.training.episodes import host_returns
+from greedyac.training.host_step import Given, Told, compiled_for_host
 from greedyac.training.loop import MIN_WIDTH, Lane, Lanes, Outcome, Program, Snapshot
-from greedyac.training.streams import Stream, host_seed, seed_keys
+from greedyac.training.streams import Stream, host_seed
 
 Numbers = np.ndarray[Any, Any]
-
-
-class _Seen(NamedTuple):
-    """One row per lane of what the host tells the device, packed into one array: a transfer costs more than its size.
-
-    The columns are those of a `Transition`, and the observation to act on next.
-    """
-
-    moved: Transition
-    observation: Array
-
-    @classmethod
-    def unpack(cls, rows: Array, features: int) -> "_Seen":
-        after, rest = rows[:, :features], rows[:, features:]
-        moved = Transition(after, rest[:, 0], rest[:, 1] > 0, rest[:, 2] > 0)
-        return cls(moved, rest[:, 3:])
-
-
-def first_actions(
-    program: Program, lanes: Lane, keys: Array, hypers: dict[str, Array], observation: Array, begun: Array, time: Array
-) -> Lane:
-    """The lanes that have `begun` an episode with its first observation, and the actions that these lead to."""
-    lanes = lanes._replace(observation=jnp.where(begun[:, None], observation, lanes.observation))
-    action = jax.vmap(program.act, in_axes=(0, 0, 0, None))(lanes, keys, hypers, time)
-    return lanes._replace(env=jnp.where(begun.reshape(-1, *[1] * (action.ndim - 1)), action, lanes.env))
-
-
-def host_step(
-    program: Program,
-    lanes: Lane,
-    keys: Array,
-    hypers: dict[str, Array],
-    edges: Array,
-    rows: Array,
-    time: Array,
-    live: Array,
-    count: Array,
-    learn: bool,
-) -> Lane:
-    """All lanes after their environments have moved: the step `time` stored and learned from, the next action chosen.
-
-    Only the first `count` of the lanes `live` learn and act.
-    """
-    moved, observation = _Seen.unpack(rows, program.spaces.observation.size)
-    remember = jax.vmap(partial(program.remember, learn=learn), in_axes=(0, 0, 0, 0, None))
-    memory, batch = remember(lanes, lanes.env, moved, keys, time)
-    told = (moved, batch, keys, hypers, observation)
-
-    def one(lane: Lane, moved: Transition, batch: Any, key: Array, hypers: Any, observation: Array) -> Lane:
-        lane, _ = program.take_in(lane, moved, batch, key, hypers, time, edges)
-        lane = lane._replace(observation=observation)
-        return lane._replace(env=program.act(lane, key, hypers, time + 1))
-
-    def nth(index: Array, lanes: Lane) -> Lane:
-        place = live[index]
-        lane, *rest = jax.tree.map(lambda part: part[place], (lanes, *told))
-        return jax.tree.map(lambda all_lanes, new: all_lanes.at[place].set(new), lanes, one(lane, *rest))
-
-    return jax.lax.fori_loop(0, count, nth, lanes._replace(replay=None))._replace(replay=memory)
-
-
-class Stepped(NamedTuple):
-    """A program's entry points for so many lanes; the last three take and give the leaves of a `Lane`."""
-
-    begin: Any
-    structure: Any
-    first: Any
-    act: Any
-    learn: Any
-
-
-@lru_cache(maxsize=8)
-def compiled_for_host(program: Program, width: int) -> Stepped:
-    """The program for so many lanes, compiled once."""
-    keys, hypers = seed_keys([0] * width), stack([program.agent] * width)
-    spaces = program.spaces
-    begun = jax.jit(jax.vmap(program.lane), compiler_options={"xla_backend_optimization_level": 0})
-    shapes = jax.eval_shape(begun, keys, hypers)
-    leaves, structure = jax.tree.flatten(shapes)
-
-    def on_leaves(function: Any) -> Any:
-        def flat(leaves: list[Array], *arguments: Any) -> list[Array]:
-            return jax.tree.leaves(function(jax.tree.unflatten(structure, leaves), *arguments))
-
-        return jax.jit(flat, donate_argnums=0, compiler_options={"xla_backend_optimization_level": 1})
-
-    features = spaces.observation.size
-    rows, number = np.zeros((width, 2 * features + 3), np.float32), np.int32(0)
-    told = keys, hypers, curve.bin_edges(0), rows, number, np.zeros(width, np.int32), number
-
-    def step(learn: bool) -> Any:
-        return on_leaves(partial(host_step, program, learn=learn)).lower(leaves, *told).compile()
-
-    beginning = keys, hypers, rows[:, :features], np.zeros(width, np.bool_), number
-    first = on_leaves(partial(first_actions, program)).lower(leaves, *beginning).compile()
-    act = step(False)
-    return Stepped(begun, structure, first, act, step(True) if program.agent.batch_size else act)
 
 
 class HostLanes(Lanes):
@@ -144,7 +46,7 @@ class HostLanes(Lanes):
         self._errors: list[str | None] = [None for _ in seeds]
         self._stopped: list[int | None] = [None for _ in seeds]
         self._restarted = [snapshot.restarted for snapshot in snapshots] or [False for _ in seeds]
-        self._rows = np.zeros((len(self._keys), 2 * self._features + 3), np.float32)
+        self._told = Told.of(len(self._keys), self._features)
         self._live = list(range(self.count))
         self._episode = np.asarray(self.state.curve.episodes).tolist()
         self._envs = [env.make_for_training() for _ in seeds]
@@ -175,9 +77,8 @@ class HostLanes(Lanes):
                 self._fail(lane, words_of(error))
         if self.time:
             self.state = jax.vmap(_anew, in_axes=(0, 0, None))(self.state, jnp.asarray(begun), jnp.int32(self.time))
-        leaves = jax.tree.leaves(self.state)
         told = self._keys, self._hypers, observation, begun, np.int32(self.time)
-        self.state = jax.tree.unflatten(self._compiled.structure, self._compiled.first(leaves, *told))
+        self.state = self._compiled.first(self.state, *told)
 
     def _bring_back(self, lane: int, snapshot: Snapshot) -> bool:
         """Repeat the actions of the episode under way; whether that led to the same observation."""
@@ -207,30 +108,28 @@ class HostLanes(Lanes):
         if self.time >= stop:
             return
         part = self._compiled.learn if learn else self._compiled.act
-        leaves, structure = jax.tree.flatten(self.state)
-        place = next(index for index, leaf in enumerate(leaves) if leaf is self.state.env)
-        live, counted = np.zeros(len(self._keys), np.int32), -1
+        given = Given.of(self._keys, self._hypers, self._edges)
+        actions = np.asarray(self.state.env)
+        memory, packed = self.state.replay, self._compiled.pack(self.state._replace(replay=None))
+        numbers = self._told.numbers
         try:
             while self.time < stop:
-                self._move(np.asarray(leaves[place]))
-                if counted != len(self._live):
-                    counted = len(self._live)
-                    live[:counted] = self._live
-                if not counted:
-                    self.time = stop
+                self._move(np.asarray(actions))
+                if not self._live:
                     break
-                told = self._rows, np.int32(self.time), live, np.int32(counted)
-                leaves = part(leaves, self._keys, self._hypers, self._edges, *told)
+                numbers[:2] = self.time, len(self._live)
+                numbers[2 : 2 + len(self._live)] = self._live
+                memory, packed, actions = part(memory, packed, given, self._told)
                 self.time += 1
         finally:
-            self.state = jax.tree.unflatten(structure, leaves)
+            self.state = self._compiled.unpack(packed)._replace(replay=memory)
 
     def _move(self, actions: Numbers) -> None:
         """One step of every environment that is still there, into the rows."""
-        features, rows = self._features, self._rows
+        features, rows = self._features, self._told.rows
         for lane in list(self._live):
             action, row = actions[lane], rows[lane]
-            if not np.isfinite(action).all():
+            if not math.isfinite(action.sum()):
                 self._stopped[lane] = self.time - 1  # it diverged with the last update
                 self._live.remove(lane)
                 continue
@@ -245,6 +144,18 @@ class HostLanes(Lanes):
                 row[features + 3 :] = observation
             except Exception as error:  # theirs: of any kind
                 self._fail(lane, words_of(error))
+
+    @property
+    def live(self) -> bool:
+        """Whether there is anything left to train."""
+        return bool(self._live)
+
+    def start_from(self, agent: Any, scales: Any) -> None:
+        """Before the first step: the networks of a trained agent in place of fresh ones, for every lane."""
+        super().start_from(agent, scales)
+        begun = np.ones(len(self._keys), np.bool_)
+        told = self._keys, self._hypers, np.asarray(self.state.observation), begun, np.int32(self.time)
+        self.state = self._compiled.first(self.state, *told)
 
     def _mean_return(self, lane: int, agent: Any, scales: Any, first: int, episodes: int) -> float:
         """NaN of a lane that has stopped; one whose environment for evaluations raises has failed, too."""

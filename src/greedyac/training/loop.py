@@ -306,6 +306,11 @@ class Lanes:
         trained = self.program.agent, self.program.env, agent, scales, self._keys[lane]
         return float(np.mean(compiled_returns(*trained, first, episodes, greedy=True)))
 
+    @property
+    def live(self) -> bool:
+        """Whether there is anything left to train."""
+        return True
+
     def close(self) -> None:
         """There is nothing to close."""
 

@@ -47,12 +47,14 @@ def plan_cases(
 ) -> list[Case]:
     """Every setting of a sweep on one environment, all checked; `evaluation`: every so many steps, so many episodes."""
     learner, world = find_agent(agent), env if isinstance(env, HostEnv) else make_world(env, env_options)
+    if isinstance(env, HostEnv) and env_options:
+        raise InputError("env_options are not allowed here; allowed: for environments that are given by name")
     env = env.name if isinstance(env, HostEnv) else env
     if not isinstance(world.spaces.action, learner.actions):
         kinds = " or ".join({Box: "continuous", Discrete: "discrete"}[kind] for kind in learner.actions)
         raise InputError(f"{agent} can't choose the actions of {env}, {world.spaces.action}; allowed: {kinds} actions")
     known = values_of(world) if isinstance(world, Env) else world.options
-    options = {name: value for name, value in known.items() if name in env_options}
+    options = {name: value for name, value in known.items() if name in env_options or isinstance(world, HostEnv)}
     fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
     check_hypers(agent, fixed)  # complains about a wrong name or value before the sweep does
     if not isinstance(sweep, Mapping):
