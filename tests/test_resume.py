@@ -148,6 +148,19 @@ def greedyac_odd(seed: int) -> bool:
     return bool(host_seed(seed, Stream.START, 0) % 2)
 
 
+def test_a_run_that_has_diverged_stays_so(tmp_path: Path) -> None:
+    run = run_of("vanilla-ac", "Diary", 0)
+    vars(run.case)["world"] = named_host_env(odd_envs.OutOfSight)
+    lanes = begin([run])
+    lanes.advance(60)
+    save_snapshot(tmp_path / "run", run, lanes.snapshots()[0])
+    again = begin([run], read_checkpoint(tmp_path / "run").snapshot)
+    assert not again.live
+    again.advance(STEPS)
+    assert [one.outcomes()[0].diverged_at for one in (lanes, again)] == [39, 39]
+    assert not again.outcomes()[0].restarted
+
+
 # --- damaged files
 
 

@@ -461,3 +461,37 @@ def test_a_dry_run_in_words(
         "time on this machine: about 1 h 57 min",
     ]
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_environments_on_the_host(tmp_path: Path) -> None:
+    """One of them raises in some runs, which are recorded as failed, and tried again when that is asked for."""
+    study, store = tmp_path / "host.toml", tmp_path / "store"
+    study.write_text(
+        'name = "host"\nsteps = 300\nseeds = "0-5"\neval_every = 100\neval_episodes = 2\n'
+        '[[cells]]\nagents = ["random"]\nenvs = ["odd_envs:odd/Breaks-v0", "CartPole-v1", "Pendulum-CA"]\n'
+        "env_options = {}\n"
+    )
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-c", PROGRAM, *words, "--store", str(store)]
+        return subprocess.run(command, cwd=Path(__file__).parent, check=False, capture_output=True, text=True).stdout
+
+    run("sweep", str(study))
+    rows = Store.existing(store).read().rows
+    assert rows.height == 18
+    failed = rows.filter(pl.col("status") == "failed")
+    assert 0 < failed.height < 6
+    assert set(failed["env"]) == {"odd_envs:odd/Breaks-v0"}
+    assert all(error.endswith("BrokenError: at step 40") for error in failed["error"])
+    done = rows.filter(pl.col("status") == "done")
+    assert set(done["eval_steps"]) == {100}
+    assert set(done["eval_curve"].list.len()) == {3}
+    assert json.loads(run("status", "--json"))["studies"][0]["runs"]["failed"] == failed.height
+    run("sweep", str(study))
+    again = Store.existing(store).read().rows
+    assert again.drop("seconds").equals(rows.drop("seconds"), null_equal=True)
+    run("sweep", str(study), "--retry-failed")
+    assert Store.existing(store).read().rows.filter(pl.col("status") == "failed").height == failed.height
+    [cart, *_] = done.filter(pl.col("env") == "CartPole-v1")["run_id"]
+    assert "equal to the store, bit for bit" in run("rerun", cart)

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +17,11 @@ from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.drive import make_lanes
 from greedyac.training.files import write_atomically
 from greedyac.training.loop import Lane, Lanes
-from greedyac.training.rows import SCHEMA, cpu, make_row, versions
+from greedyac.training.rows import SCHEMA, cpu, make_row, versions, world_versions
 from greedyac.training.runs import Case, Run
 
+MOST_LIKELY_FIRST = (10, *range(1, 1001))
+"""Numbers of episodes."""
 BLOCK = 1000
 """Steps whose diagnostics wait on the device before they are brought to the host."""
 
@@ -55,7 +58,15 @@ def run_of(row: dict[str, Any]) -> Run:
         run.case.learner  # noqa: B018  # checks the hyperparameters
     except (InputError, KeyError) as error:
         raise InputError(f"run {row['run_id']} can't be run by this version: {error}") from None
-    return run
+    return run if row["eval_steps"] is None else _evaluated(run, row)
+
+
+def _evaluated(run: Run, row: dict[str, Any]) -> Run:
+    """The run with its evaluations; in how many episodes each is known to the run's id alone."""
+    cases = [replace(run.case, eval_every=row["eval_steps"], eval_episodes=count) for count in MOST_LIKELY_FIRST]
+    for case in cases:
+        vars(case).update(learner=run.case.learner, world=run.case.world)
+    return Run(next((case for case in cases if case.run_id(run.seed) == row["run_id"]), cases[0]), run.seed)
 
 
 def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
@@ -82,12 +93,18 @@ def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterat
         told = case.learner.diagnose(first.agent, first.observation)
         return first.curve.episodes, first.curve.running, told
 
-    while lanes.time < lanes.steps:
+    while lanes.time < lanes.steps and lanes.live:
         start, seen = lanes.time, []
         while lanes.time < min(start + BLOCK, lanes.steps):
             lanes.advance(1)
+            if lanes.time == start + len(seen):  # its environment gave up
+                break
+            if case.eval_every and lanes.time % case.eval_every == 0:
+                lanes.evaluate(case.eval_episodes)
             seen.append(look(lanes.state))
         on_step(lanes.time)
+        if not seen:
+            return
         episodes, returns, told = zip(*jax.device_get(seen), strict=True)
         about = {"step": range(start, lanes.time), "episode": episodes, "return_so_far": returns}
         yield about | {name: [numbers[name] for numbers in told] for name in told[0]}
@@ -99,7 +116,7 @@ def _obstacles(row: dict[str, Any], run: Run) -> list[str]:
         obstacles.append(f"the numerics of {run.case.agent} or {run.case.env} have changed since")
     if row["versions"] is None:
         return [*obstacles, "the store has no numbers of it"]
-    then, now = json.loads(row["versions"]), versions()
+    then, now = json.loads(row["versions"]), versions() | world_versions(run.case.world)
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
             obstacles.append(f"{name} {then.get(name)} then, {now.get(name)} now")

@@ -64,6 +64,8 @@ class HostLanes(Lanes):
         for lane, snapshot in enumerate(snapshots):
             if snapshot.error is not None:
                 self._fail(lane, snapshot.error)
+            elif not np.isfinite(snapshot.lane.env).all():
+                self._stop(lane, int(snapshot.lane.diverged_at))
             else:
                 begun[lane] = not self._bring_back(lane, snapshot)
         observation = np.zeros((len(self._keys), self._features), np.float32)
@@ -75,7 +77,7 @@ class HostLanes(Lanes):
                 observation[lane] = self._reset(lane)
             except Exception as error:  # theirs: of any kind
                 self._fail(lane, words_of(error))
-        if self.time:
+        if snapshots:
             self.state = jax.vmap(_anew, in_axes=(0, 0, None))(self.state, jnp.asarray(begun), jnp.int32(self.time))
         told = self._keys, self._hypers, observation, begun, np.int32(self.time)
         self.state = self._compiled.first(self.state, *told)
@@ -99,6 +101,11 @@ class HostLanes(Lanes):
         self._actions[lane] = []
         seed = host_seed(self.seeds[lane], Stream.START, self._episode[lane])
         return self._translation.observation(self._envs[lane].reset(seed=seed)[0])
+
+    def _stop(self, lane: int, diverged_at: int) -> None:
+        """It has diverged: an action that is no number is not for an environment."""
+        self._stopped[lane] = diverged_at
+        self._live.remove(lane)
 
     def _fail(self, lane: int, error: str) -> None:
         self._errors[lane] = error
@@ -130,8 +137,7 @@ class HostLanes(Lanes):
         for lane in list(self._live):
             action, row = actions[lane], rows[lane]
             if not math.isfinite(action.sum()):
-                self._stopped[lane] = self.time - 1  # it diverged with the last update
-                self._live.remove(lane)
+                self._stop(lane, self.time - 1)  # with the last update
                 continue
             try:
                 given, reward, terminated, truncated, _ = self._envs[lane].step(self._translation.action(action))
@@ -176,10 +182,11 @@ class HostLanes(Lanes):
 
     def snapshots(self) -> list[Snapshot]:
         """Each run as it is now, in the order in which they were given."""
-        return [
-            snapshot._replace(error=error, restarted=restarted)
-            for snapshot, error, restarted in zip(super().snapshots(), self._errors, self._restarted, strict=True)
-        ]
+        return [self._snapshot(lane, snapshot) for lane, snapshot in enumerate(super().snapshots())]
+
+    def _snapshot(self, number: int, snapshot: Snapshot) -> Snapshot:
+        lane = snapshot.lane._replace(diverged_at=self._diverged_at(number, snapshot.lane.diverged_at))
+        return snapshot._replace(lane=lane, error=self._errors[number], restarted=self._restarted[number])
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
@@ -191,9 +198,12 @@ class HostLanes(Lanes):
     def _outcome(
         self, number: int, agent: Any, scales: Any, ran: curve.Curve, diverged_at: Any, healthy: Any
     ) -> Outcome:
-        stopped = self._stopped[number]
-        known = stopped if diverged_at < 0 and stopped is not None else diverged_at
-        return super()._outcome(number, agent, scales, ran, known, healthy)
+        return super()._outcome(number, agent, scales, ran, self._diverged_at(number, diverged_at), healthy)
+
+    def _diverged_at(self, lane: int, known: Any) -> Any:
+        """Also of a lane that was stopped before its numbers were looked at."""
+        stopped = self._stopped[lane]
+        return np.int32(stopped) if known < 0 and stopped is not None else known
 
     def close(self) -> None:
         """Close the environments."""

@@ -72,10 +72,9 @@ def _evaluated(run: Run, outcome: Outcome) -> dict[str, Any]:
         return {}
     every, diverged_at = run.case.eval_every, outcome.diverged_at
     known = len(outcome.evaluations) if diverged_at is None else diverged_at // every
-    told = [
-        value if number < known and math.isfinite(value) else None for number, value in enumerate(outcome.evaluations)
-    ]
-    return {"eval_curve": told, "eval_steps": every}
+    told = [value if math.isfinite(value) else None for value in outcome.evaluations[:known]]
+    missing = run.case.steps // every - len(told)
+    return {"eval_curve": told + [None] * missing, "eval_steps": every}
 
 
 def failed_row(run: Run, error: str) -> dict[str, Any]:
