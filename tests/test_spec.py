@@ -251,6 +251,31 @@ def test_fixed_and_swept_values_override_a_preset(name: str) -> None:
     )
 
 
+def test_evaluations_reach_every_run() -> None:
+    names = {"envs": '["Pendulum-CA", "CartPole-v1"]'}
+    plain, told, fewer = (
+        parse_study(study(cell(**names), **values))
+        for values in ({}, {"eval_every": "5"}, {"eval_every": "5", "eval_episodes": "2"})
+    )
+    assert told.cases == tuple(replace(each, eval_every=5, eval_episodes=10) for each in plain.cases)
+    assert fewer.cases == tuple(replace(each, eval_every=5, eval_episodes=2) for each in plain.cases)
+    assert [each.env for each in plain.cases] == ["Pendulum-CA", "CartPole-v1"]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"eval_every": "0"}, "eval_every = 0 is not allowed; allowed: whole number ≥ 1 and ≤ 10"),
+        ({"eval_every": "11"}, "eval_every = 11 is not allowed"),
+        ({"eval_every": '"x"'}, "eval_every = 'x' is not allowed"),
+        ({"eval_every": "5", "eval_episodes": "0"}, "eval_episodes = 0 is not allowed"),
+        ({"eval_episodes": "3"}, "eval_episodes without eval_every is not allowed"),
+    ],
+)
+def test_refused_evaluations(refused: Refused, values: dict[str, str], complaint: str) -> None:
+    assert complaint in refused(study(**values))
+
+
 def test_a_run_that_several_cells_name_is_there_once() -> None:
     same = [cell(), cell(fixed="{ discount = 0.99 }"), cell(env_options="{ time_limit = 1000 }")]
     given = parse_study(study(*same, cell(sweep="{ discount = [1, 0.99] }"), seeds="[2, 0]"))

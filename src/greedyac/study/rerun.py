@@ -94,7 +94,8 @@ def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterat
         return first.curve.episodes, first.curve.running, told
 
     while lanes.time < lanes.steps and lanes.live:
-        start, seen = lanes.time, []
+        start = lanes.time
+        seen: list[Any] = []
         while lanes.time < min(start + BLOCK, lanes.steps):
             lanes.advance(1)
             if lanes.time == start + len(seen):  # its environment gave up
