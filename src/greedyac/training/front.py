@@ -2,10 +2,8 @@
 
 import contextlib
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -31,6 +29,7 @@ from greedyac.training.checkpoint import (
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
 from greedyac.training.loop import Lanes, Snapshot
+from greedyac.training.patience import Patience
 from greedyac.training.plan import plan_cases
 from greedyac.training.rows import SCHEMA, make_row
 from greedyac.training.runs import MAX_STEPS, Case, Run, check_seeds
@@ -111,7 +110,7 @@ class Model:
                 report.training(Progress(0, steps, None))
             lanes = self._begun()
             begun, started = lanes.time, time.perf_counter()
-            patience = _Patience()
+            patience = Patience()
 
             def tell(_: int) -> None:
                 if progress:
@@ -134,7 +133,7 @@ class Model:
         self._begun_at.append(begun)
         return self
 
-    def _calls(self, callback: Callback, patience: "_Patience") -> Callable[[], bool]:
+    def _calls(self, callback: Callback, patience: "Patience") -> Callable[[], bool]:
         def call() -> bool:
             self._policy = None
             with patience.lost():
@@ -158,7 +157,7 @@ class Model:
     def save(self, path: str | os.PathLike[str], everything: bool = False) -> None:
         """Write the networks to a file or, with `everything`, all that it takes to go on learning as if never stopped.
 
-        Everything is: networks and optimisers, the replay, the environment, the curve.
+        Everything is: networks and optimisers, the replay, the environment. (Random streams follow from seed and time.)
         """
         if not everything:
             save_checkpoint(Path(path), self.policy)
@@ -203,47 +202,6 @@ def _check_known(world: World) -> None:
                 f"environment {name!r} can't be found by its name; allowed: greedyac.load(path, env=…) with a "
                 f"gymnasium.Env, or a function that makes one"
             )
-
-
-class _Patience:
-    """With Ctrl-C while steps are under way: in the middle of one it would cost all that was learned. Not twice."""
-
-    def __init__(self) -> None:
-        self._asked = self._lost = False
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Inside, Ctrl-C waits for `end`. Elsewhere than in the main thread, or where it is handled, nothing is new."""
-        theirs = signal.getsignal(signal.SIGINT)
-        if theirs is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        signal.signal(signal.SIGINT, self._ask)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, theirs)
-        self.end()
-
-    def _ask(self, *_: object) -> None:
-        if self._asked or self._lost:
-            raise KeyboardInterrupt
-        self._asked = True
-
-    @contextlib.contextmanager
-    def lost(self) -> Iterator[None]:
-        """Inside, no step is under way, and Ctrl-C interrupts at once."""
-        self._lost = True
-        try:
-            self.end()
-            yield
-        finally:
-            self._lost = False
-
-    def end(self) -> None:
-        """Interrupt now, if it was asked for."""
-        if self._asked:
-            raise KeyboardInterrupt
 
 
 class GreedyAC(Model):
