@@ -91,7 +91,7 @@ class InPieces(Diary):
 class ThreePushes(Diary):
     """Actions are Box(3,) of unequal bounds."""
 
-    action_space = spaces.Box(np.array([-1.0, 0.0, 5.0]), np.array([1.0, 0.5, 50.0]), dtype=np.float64)
+    action_space = spaces.Box(np.array([-0.4, 0.0, 5.0]), np.array([0.4, 0.5, 50.0]), dtype=np.float64)
 
     def push(self, action: Any) -> float:
         assert action.shape == (3,)
@@ -135,6 +135,20 @@ class OutOfSight(Diary):
 
     def look(self) -> Any:
         return super().look() * (float("nan") if len(self.steps) == 40 and self.time else 1)
+
+
+class Blind(Diary):
+    """Nothing is ever seen."""
+
+    def look(self) -> Any:
+        return np.full(2, np.nan, np.float32)
+
+
+class Slammed(Diary):
+    """Can't be closed in peace."""
+
+    def close(self) -> None:
+        raise OSError("it is stuck")
 
 
 class Forgetful(Diary):

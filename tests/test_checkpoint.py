@@ -21,10 +21,10 @@ from greedyac.agents import make_agent
 from greedyac.cli import main
 from greedyac.envs import Env
 from greedyac.hypers import values_of
+from greedyac.streams import Stream, stream_key
 from greedyac.training.checkpoint import FORMAT, Policy, checksum, load_policy, save_checkpoint
 from greedyac.training.evaluate import evaluate
 from greedyac.training.runs import Case, Run
-from greedyac.training.streams import Stream, stream_key
 
 HYPERS = values_of(make_agent("greedy-ac", {"hidden": (4, 3), "discount": 0.9}))
 OBSERVATIONS = np.array([[0.5, -1.0], [-3.0, 7.5], [0.0, 0.0]], np.float32)

@@ -34,7 +34,7 @@ from greedyac.envs.face import Face, compiled
 from greedyac.envs.mountain_car import Car
 from greedyac.envs.pendulum import Rod
 from greedyac.errors import InputError
-from greedyac.training.streams import MAX_SEED, Stream, seed_keys, stream_key
+from greedyac.streams import MAX_SEED, Stream, seed_keys, stream_key
 
 ROOT = Path(__file__).parents[1]
 PEERS = Path(os.environ.get("GREEDYAC_PEERS_PYTHON", ROOT / ".venv-peers/bin/python"))

@@ -166,7 +166,7 @@ def test_curves_have_a_row_for_each_call() -> None:
     model = pendulum().learn(20).learn(40)
     assert model.curves["begun"].to_list() == [0, 20]
     assert model.curves["steps"].to_list() == [20, 40]
-    assert model.curves["episodes"].to_list() == [1, 3]  # of 20 steps each
+    assert model.curves["episodes"].to_list() == [1, 2]  # of 20 steps each
     assert model.curves["status"].to_list() == ["done", "done"]
     # A step's reward is cos θ; whatever the episode, its return is one of 20 such.
     assert all(-20 <= value <= 20 for value in model.curves["average_return"])
@@ -683,3 +683,53 @@ def test_reprs(tmp_path: Path) -> None:
     assert repr(greedyac.GreedyAC(Walk)) == "GreedyAC('Walk', seed=0) after 0 steps"
     assert repr(greedyac.SAC(Walk())) == "SAC('Walk', seed=0) after 0 steps"
     assert repr(greedyac.VanillaAC(lambda: Paying(1.0))) == "VanillaAC('<lambda>', seed=0) after 0 steps"
+
+
+def test_parts_of_an_observation_keep_their_order(tmp_path: Path) -> None:
+    """Gymnasium sorts the names of a plain dict, but not those that are given one by one."""
+    box = spaces.Box(-1, 1, (1,), np.float32)
+    unsorted = spaces.Dict(z=box, a=box)
+    assert list(unsorted) == ["z", "a"]
+
+    class Parts(Walk):
+        def __init__(self) -> None:
+            super().__init__()
+            self.observation_space = unsorted
+
+        def seen(self) -> Any:
+            return {"z": np.array([0.9], np.float32), "a": np.array([-0.9], np.float32)}
+
+    model = greedyac.SAC(Parts, hidden=(4,), batch_size=4)
+    model.save(tmp_path / "parts")
+    seen = Parts().seen()
+    loaded = greedyac.load(tmp_path / "parts")
+    assert np.array_equal(
+        loaded.predict(seen, deterministic=False).action, model.predict(seen, deterministic=False).action
+    )
+    assert np.array_equal(loaded.policy.translation.observation(seen), model.policy.translation.observation(seen))
+    assert greedyac.load(tmp_path / "parts", env=Parts).policy.translation == model.policy.translation
+
+
+def test_options_of_an_environment_are_saved_with_it(tmp_path: Path) -> None:
+    model = greedyac.Random(gymnasium.make("Pendulum-v1", g=1.0))
+    model.save(tmp_path / "model")
+    moved = greedyac.load(tmp_path / "model", env=gymnasium.make("Pendulum-v1", g=2.0))
+    moved.save(tmp_path / "moved")
+    told = [greedyac.load(tmp_path / name).policy.run.case.env_options for name in ("model", "moved")]
+    assert told == [{"g": 1}, {"g": 2}]
+
+
+def test_a_model_that_diverges_says_so() -> None:
+    class Nowhere(Walk):
+        def __init__(self) -> None:
+            super().__init__()
+            self.action_space = spaces.Box(-1, 1, (1,))
+
+        def step(self, action: Any) -> Any:
+            return self.seen() * np.nan, 0.0, False, False, {}
+
+    model = greedyac.VanillaAC(Nowhere, hidden=(4,), batch_size=4)
+    with pytest.warns(RuntimeWarning, match="diverged to NaN or infinity at step 0"):
+        model.learn(20, progress=False)
+    with pytest.raises(RuntimeError, match="it can't learn any more"):
+        model.learn(20, progress=False)

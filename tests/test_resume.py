@@ -17,14 +17,17 @@ import odd_envs
 import polars as pl
 import pytest
 from processes import PROGRAM, wait_for
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
 import greedyac
 from greedyac.agents import make_agent
 from greedyac.cli import main
+from greedyac.cli.output import Asked
 from greedyac.envs import World, make_env
 from greedyac.envs.host import named_host_env
 from greedyac.hypers import values_of
-from greedyac.training.checkpoint import read_checkpoint, save_snapshot
+from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lanes
 from greedyac.training.runs import Case, Run
@@ -69,9 +72,9 @@ def assert_same(one: Any, other: Any) -> None:
         ("greedy-ac", "Pendulum-CA", {}),
         ("greedy-ac", "Diary", {"normalise_observations": True, "normalise_rewards": True}),
         ("sac", "Acrobot-DA", {}),
-        ("sac", "Pendulum-CA", {"automatic_entropy": True}),
+        pytest.param("sac", "Pendulum-CA", {"automatic_entropy": True}, marks=pytest.mark.slow),
         ("vanilla-ac", "Diary", {}),
-        ("vanilla-ac", "Acrobot-DA", {"warm_up_steps": 30}),
+        pytest.param("vanilla-ac", "Acrobot-DA", {"warm_up_steps": 30}, marks=pytest.mark.slow),
         ("random", "Pendulum-CA", {}),
         ("random", "Diary", {}),
     ],
@@ -143,7 +146,7 @@ def test_a_run_that_has_failed_stays_failed(tmp_path: Path) -> None:
 
 
 def greedyac_odd(seed: int) -> bool:
-    from greedyac.training.streams import Stream, host_seed
+    from greedyac.streams import Stream, host_seed
 
     return bool(host_seed(seed, Stream.START, 0) % 2)
 
@@ -159,6 +162,18 @@ def test_a_run_that_has_diverged_stays_so(tmp_path: Path) -> None:
     again.advance(STEPS)
     assert [one.outcomes()[0].diverged_at for one in (lanes, again)] == [39, 39]
     assert not again.outcomes()[0].restarted
+
+
+def test_a_run_that_is_just_diverging_does_so(tmp_path: Path) -> None:
+    """The first action is no number, and nobody has noticed yet."""
+    run = run_of("vanilla-ac", "Diary", 0)
+    vars(run.case)["world"] = named_host_env(odd_envs.Blind)
+    lanes = begin([run])
+    save_snapshot(tmp_path / "run", run, lanes.snapshots()[0])
+    again = begin([run], read_checkpoint(tmp_path / "run").snapshot)
+    for one in (lanes, again):
+        one.advance(STEPS)
+        assert one.outcomes()[0].diverged_at == 0
 
 
 # --- damaged files
@@ -204,6 +219,19 @@ def test_a_snapshot_of_another_time_than_its_replay_is_refused(tmp_path: Path) -
     save_snapshot(tmp_path / "run", run, snapshot._replace(time=5, lane=snapshot.lane._replace(replay=None)))
     with pytest.raises(greedyac.InputError, match=r"the weight 'lane\.replay' is missing"):
         read_checkpoint(tmp_path / "run")
+
+
+@pytest.mark.parametrize("time", [-3, 10**15, 2.5, "x"])
+def test_a_forged_time_is_refused(time: Any, middle: Path, tmp_path: Path) -> None:
+    with safe_open(middle, framework="numpy") as file:
+        about = json.loads(file.metadata()["greedyac"])
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del about["sha256"]
+    about["middle"]["time"] = time
+    sealed = about | {"sha256": checksum(about, weights)}
+    save_file(weights, tmp_path / "forged", {"greedyac": json.dumps(sealed)})
+    with pytest.raises(greedyac.InputError, match="time = "):
+        read_checkpoint(tmp_path / "forged")
 
 
 def test_a_failed_write_leaves_the_last_checkpoint(middle: Path, tmp_path: Path) -> None:
@@ -307,6 +335,23 @@ def test_what_can_not_be_resumed(uninterrupted: Path, tmp_path: Path, capsys: py
         refused(out, "train.json' can't be read (")
         assert (out / "unfinished" / "train.json").read_text() == text
     refused(out, "holds an unfinished result: `greedyac resume", *train_words(out))
+
+
+def test_what_can_not_be_trained_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "sac", "Pendulum-CA", "--checkpoint-every", "5", "--steps", "10", "--out", str(tmp_path / "out")]
+    assert main([*words, "--replay-capacity", "100000000000000"]) == 2
+    assert "replay_capacity" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_damaged_file_of_rows_stops_a_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    asked = Asked([Run(Case("random", "Pendulum-CA", 10), 0)], False, 5)
+    (out / "unfinished").mkdir(parents=True)
+    (out / "unfinished" / "train.json").write_text(asked.to_json())
+    (out / "unfinished" / "x.parquet").write_bytes(b"PAR1 and so on PAR1")
+    assert main(["resume", str(out)]) == 2
+    assert "a file of rows in" in capsys.readouterr().err
 
 
 def test_a_damaged_file_stops_a_resume_and_nothing_is_touched(

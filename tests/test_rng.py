@@ -7,7 +7,7 @@ import pytest
 from jax import Array
 
 from greedyac import rng
-from greedyac.training.streams import seed_keys
+from greedyac.streams import seed_keys
 
 Keep = Callable[[Array], Array]
 

@@ -14,8 +14,8 @@ from greedyac.agents import AGENTS, GreedyAC, make_agent
 from greedyac.envs import Pendulum, make_env
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import Hyper, checked, hashed_values, hypers_of, show, stack, static, swept, swept_names
+from greedyac.streams import MAX_SEED
 from greedyac.training.runs import Case, Run, check_seeds, check_steps, parse_seeds
-from greedyac.training.streams import MAX_SEED
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)
 CASE = Case("greedy-ac", "Pendulum-CA", 100_000)

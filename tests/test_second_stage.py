@@ -14,11 +14,11 @@ from greedyac.analysis.second_stage import FRESH, fresh_seeds, second_stage
 from greedyac.analysis.select import BYS, By, Choice, choose
 from greedyac.cli import main
 from greedyac.errors import InputError
+from greedyac.streams import MAX_SEED
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import make_plan
 from greedyac.training.runs import Run, parse_seeds, seeds_text
-from greedyac.training.streams import MAX_SEED
 
 Capture = pytest.CaptureFixture[str]
 Select = Callable[..., str]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from greedyac.agents.agent import Agent, Metrics
+from greedyac.agents.agent import NETWORKS, Agent, Metrics
 from greedyac.agents.greedy_ac import GreedyAC
 from greedyac.agents.random import Random
 from greedyac.agents.sac import SAC
@@ -13,6 +13,7 @@ from greedyac.hypers import check_values, hypers_of
 
 __all__ = [
     "AGENTS",
+    "NETWORKS",
     "SAC",
     "Agent",
     "GreedyAC",

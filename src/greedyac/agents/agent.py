@@ -15,6 +15,10 @@ Metrics = dict[str, Array]
 """Scalars of one update. A NaN or inf here, or among the numbers of the state, marks a run as diverged."""
 
 
+NETWORKS = ("actor", "critic", "proposal")
+"""The fields of a state that a checkpoint keeps, where there are such: what acts, and what explains it."""
+
+
 class Agent(Protocol):
     """What the training loop, evaluation and checkpoints ask of an agent."""
 
@@ -59,7 +63,7 @@ class Agent(Protocol):
         """The hyperparameters that change nothing on these spaces, and are therefore refused in a sweep."""
 
     def init(self, key: Array, spaces: Spaces) -> Any:
-        """The state before learning. Its `actor` is all that `act` reads, and what a checkpoint keeps."""
+        """The state before learning. Its `actor` is all that `act` reads."""
 
     def act(self, state: Any, observation: Array, key: Array, greedy: bool) -> Array:
         """An action for one `observation: [features]`: a sample, or the most likely one if `greedy`."""

@@ -126,9 +126,15 @@ def unfinished_folder(out: Path, asked: Asked) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix="greedyac-") as temporary:
             yield Path(temporary)
         return
+    fresh = not plan.exists()
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(plan, asked.to_json().encode())
-    yield folder
+    try:
+        yield folder
+    except InputError:
+        if fresh:  # it can't be trained: then there is nothing to resume
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def read_unfinished(out: Path) -> Asked | None:

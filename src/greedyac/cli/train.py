@@ -142,7 +142,8 @@ def train_to(out: Path, asked: "Asked", workers: int) -> int:
         print(f"greedyac: {_reason(stopped)}; {finished}, {kept}", file=sys.stderr)
     if write:
         print_summary(Console(highlight=False), [summary])
-        print(f"written to {output.out}/: summary.json, curves.parquet, curves.png, seed-<n>.safetensors")
+        policies = ", seed-<n>.safetensors" if result.policies else ""
+        print(f"written to {output.out}/: summary.json, curves.parquet, curves.png{policies}")
     if write and summary["failed"]:
         return 1
     return 0 if stopped is None else 1 if isinstance(stopped, WorkerError) else 130

@@ -22,7 +22,7 @@ from greedyac.envs.env import Env, EnvState, Transition
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import whole
 from greedyac.spaces import Box, Discrete
-from greedyac.training.streams import MAX_SEED, Stream, stream_key
+from greedyac.streams import MAX_SEED, Stream, stream_key
 
 Observation = NDArray[np.float32]
 Action = NDArray[np.float32] | np.int32

@@ -1,5 +1,6 @@
 """Gymnasium's environments as worlds for our agents, stepped on the host: by id, by function, or a user's own one."""
 
+import contextlib
 import copy
 import importlib
 import json
@@ -44,6 +45,7 @@ class HostEnv:
     def packages(self) -> set[str]:
         """The modules whose versions matter."""
         made = self.maker or gymnasium.registry[self.name.rpartition(":")[2]].entry_point
+        made = type(made.env.unwrapped) if isinstance(made, Only) else made
         path = made if isinstance(made, str) else getattr(made, "__module__", "")
         engines = {"mujoco": "mujoco", "box2d": "Box2D"}
         return {"gymnasium", path.partition(".")[0], *(engines[part] for part in path.split(".") if part in engines)}
@@ -68,6 +70,9 @@ class HostEnv:
         if self.maker is not None:
             return self.maker(**more)
         _import_home(self.name)
+        if self.name.rpartition(":")[2] not in gymnasium.registry:
+            allowed = "a Gymnasium id, or as in my_module:MyEnv-v0 the module that registers it"
+            raise InputError(f"environment {self.name!r} can't be found by its name; allowed: {allowed}")
         given: dict[str, Any] = {**self.options, **more}
         return gymnasium.make(self.name.rpartition(":")[2], disable_env_checker=True, **given)
 
@@ -78,8 +83,22 @@ class HostEnv:
             return self.known
         env = self.make()
         known = translation_of(self.name, env)
-        env.close()
+        self.close(env)
         return known
+
+    def close(self, env: Any) -> None:
+        """Close an environment that was made, but not a user's own; whatever it says to that, it is over."""
+        if not (isinstance(self.maker, Only) and self.maker.env is env):
+            with contextlib.suppress(Exception):
+                env.close()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this process can make one: of a user's class, or under an id that was registered here."""
+        if self.maker is not None:
+            return True
+        made = gymnasium.registry[self.name].entry_point if self.name in gymnasium.registry else ""
+        return ":" not in self.name and not (isinstance(made, str) and made.startswith(("gymnasium.", "greedyac.")))
 
     @property
     def spaces(self) -> Spaces:
@@ -101,7 +120,7 @@ def named_host_env(env: Any) -> HostEnv:
         name, options = _name_of(env)
         return HostEnv(name, options, Only(env), known=translation_of(name, env))
     if callable(env):
-        return HostEnv(getattr(env, "__name__", type(env).__name__), maker=env)
+        return HostEnv(getattr(env, "__name__", type(env).__name__), maker=_Maker(env))
     allowed = "a name, a gymnasium.Env, or a function that makes one"
     raise InputError(f"env = {shortened(repr(env))} is not allowed; allowed: {allowed}")
 
@@ -115,7 +134,18 @@ def _name_of(env: Any) -> tuple[str, tuple[tuple[str, Scalar], ...]]:
     options.pop("render_mode", None)
     if spec.max_episode_steps != known.max_episode_steps or not all(map(_is_scalar, options.values())):
         return type(env.unwrapped).__name__, ()
-    return spec.id, tuple(sorted(options.items()))
+    return spec.id, tuple(sorted((name, _exact(value)) for name, value in options.items()))
+
+
+class _Maker:
+    """A user's class or function, whatever it is equal to."""
+
+    def __init__(self, make: Callable[..., Any]):
+        self._make, self.__module__ = make, getattr(make, "__module__", "")
+
+    def __call__(self, **more: Any) -> Any:
+        """A new environment."""
+        return self._make(**more)
 
 
 class Only:
@@ -134,7 +164,8 @@ class Only:
     def __call__(self, **more: Any) -> Any:
         """Another one like it."""
         if self.env.spec is not None:
-            return gymnasium.make(self.env.spec, disable_env_checker=True, **more)
+            with contextlib.suppress(*([] if more else [Exception])):  # else it may be copied
+                return gymnasium.make(self.env.spec, disable_env_checker=True, **more)
         if more:
             raise InputError("allowed: one that gymnasium.make made, or a class or function that makes them")
         return copy.deepcopy(self.env)
@@ -158,7 +189,12 @@ def _scalar(name: str, value: Any) -> Scalar:
     if not _is_scalar(value):
         allowed = "a finite number, true, false, or a text without , [ ] and ="
         raise InputError(f"env option {name} = {value!r} is not allowed; allowed: {allowed}")
-    return value
+    return _exact(value)
+
+
+def _exact(value: Any) -> Any:
+    """One value, one id: 9 for 9.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_scalar(value: object) -> bool:

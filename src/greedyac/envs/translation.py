@@ -5,6 +5,7 @@ discrete. Whatever else is refused in one line.
 """
 
 import math
+from collections import OrderedDict
 from typing import Any
 
 import gymnasium
@@ -53,6 +54,8 @@ class Translation:
 
     def observation(self, given: Any) -> Numbers:
         """`[features]` in float32, of an observation as the environment gives it."""
+        if given is None:
+            raise ValueError("None in place of an observation")
         flat = np.asarray(given if self._is_box else theirs.flatten(self._observations, given), np.float32).ravel()
         if len(flat) != self.spaces.observation.size:
             raise ValueError(f"an observation of {len(flat)} numbers; its space has {self.spaces.observation.size}")
@@ -66,8 +69,8 @@ class Translation:
         except Exception as error:  # theirs: of any kind
             raise self._refused(f"an observation {shortened(given)}") from error
         numbers = np.array(flat, np.float32).reshape(len(several), self.spaces.observation.size)
-        if np.isnan(numbers).any():
-            raise self._refused("an observation with NaN in it")
+        if not np.isfinite(numbers).all():
+            raise self._refused("an observation with NaN or infinity in it")
         return numbers, single
 
     def _apart(self, given: Any) -> tuple[bool, Any]:
@@ -102,13 +105,17 @@ class Translation:
         """An action as the environment takes it, of ours: `[dims]`, or a whole number from 0."""
         if self._starts_at is not None:
             return self._action_type(int(chosen) + self._starts_at)
-        return chosen.reshape(self._actions.shape).astype(self._action_type)
+        return self._within(chosen.reshape(self._actions.shape))
 
     def actions(self, chosen: Numbers) -> Any:
         """Several of them, `[batch, ...]`."""
         if self._starts_at is not None:
             return chosen.astype(self._action_type) + self._action_type(self._starts_at)
-        return chosen.reshape(-1, *self._actions.shape).astype(self._action_type)
+        return self._within(chosen.reshape(-1, *self._actions.shape))
+
+    def _within(self, boxes: Numbers) -> Numbers:
+        """In the environment's own type, whose bounds float32 may have rounded to something beyond them."""
+        return boxes.astype(self._action_type).clip(self._actions.low, self._actions.high)
 
     def own(self, action: Any) -> Numbers:
         """The inverse of `action`."""
@@ -151,6 +158,8 @@ def _described(space: Any) -> dict[str, Any]:
 
 def _space(values: dict[str, Any]) -> Any:
     """The inverse of `_described`."""
+    if "dtype" in values and np.dtype(values["dtype"]).kind not in "biuf":
+        raise ValueError(f"numbers of the type {values['dtype']!r}")
     kind = next(iter(values))
     match kind:
         case "box":
@@ -169,7 +178,7 @@ def _space(values: dict[str, Any]) -> Any:
             return theirs.MultiDiscrete(values["multi"], np.dtype(values["dtype"]).type, start=values["start"])
         case "tuple":
             return theirs.Tuple([_space(part) for part in values["tuple"]])
-    return theirs.Dict({name: _space(part) for name, part in values["dict"]})
+    return theirs.Dict(OrderedDict((name, _space(part)) for name, part in values["dict"]))  # which it does not sort
 
 
 def translation_of(name: str, env: Any) -> Translation:

@@ -270,7 +270,7 @@ class _CategoricalPicture(Picture):
 
 
 def _upright(panel: Axes) -> Line2D:
-    """The line of the action taken."""
+    """The line of the next action."""
     return panel.axvline(math.nan, color=TAKEN, linewidth=1.6)
 
 
@@ -298,7 +298,7 @@ def _legend_of(told: Explanation, taken: bool) -> list[Artist]:
     """What the colours mean, of what there is."""
     handles = _bars_legend(told) if isinstance(told, Categorical) else _curves_legend(told)
     if taken:
-        look: dict[str, Any] = {"color": TAKEN, "label": "action taken"}
+        look: dict[str, Any] = {"color": TAKEN, "label": "next action"}
         handles.append(Patch(alpha=0.25, **look) if isinstance(told, Categorical) else Line2D([], [], **look))
     return handles
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from greedyac.envs import ENVS, HostEnv
+from greedyac.envs.host import words_of
 from greedyac.errors import InputError
 from greedyac.film.explain import explain
 from greedyac.film.frame import Frame
@@ -56,5 +57,4 @@ def play(
         except (InputError, GeneratorExit):
             raise
         except Exception as error:  # theirs: of any kind
-            words = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise InputError(f"environment {policy.run.case.env!r} can't be played: {words}") from None
+            raise InputError(f"environment {policy.run.case.env!r} can't be played: {words_of(error)}") from None

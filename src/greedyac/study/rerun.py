@@ -17,6 +17,7 @@ from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.drive import make_lanes
 from greedyac.training.files import write_atomically
 from greedyac.training.loop import Lane, Lanes
+from greedyac.training.normalise import normal_observation
 from greedyac.training.rows import SCHEMA, cpu, make_row, versions, world_versions
 from greedyac.training.runs import Case, Run
 
@@ -79,6 +80,7 @@ def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
         for part in _watched(lanes, case, on_step)
     ]
     made = make_row(run, lanes.outcomes()[0], seconds=0.0)
+    lanes.close()
     new, old = (pl.DataFrame([numbers], SCHEMA).drop(CIRCUMSTANCES) for numbers in (made, row))
     differences = [column for column in new.columns if not new[column].equals(old[column], null_equal=True)]
     return Rerun(made, pl.concat(parts), differences, _obstacles(row, run))
@@ -90,7 +92,7 @@ def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterat
     @jax.jit
     def look(lane: Lane) -> tuple[Any, ...]:
         first = jax.tree.map(lambda leaf: leaf[0], lane)
-        told = case.learner.diagnose(first.agent, first.observation)
+        told = case.learner.diagnose(first.agent, normal_observation(first.scales, first.observation))
         return first.curve.episodes, first.curve.running, told
 
     while lanes.time < lanes.steps and lanes.live:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from greedyac.errors import InputError
 from greedyac.hypers import Hyper, whole
-from greedyac.training.front import Model
+from greedyac.training.front import Model, writable
 from greedyac.training.runs import check_seeds
 
 
@@ -18,7 +18,7 @@ class Evaluate:
         episodes: of each.
         best: a file for the best policy so far.
         stop_at: ends training as soon as a mean return reaches it.
-        seed: of the episodes' starts, the same in every evaluation.
+        seed: of the episodes' starts, the same in every evaluation, and not that of `model.evaluate`.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Evaluate:
         *,
         best: str | os.PathLike[str] | None = None,
         stop_at: float | None = None,
-        seed: int = 0,
+        seed: int = 1,
     ):
         self.every = whole("every", every, 1, 2**31 - 1)
         self.episodes = whole("episodes", episodes, 1, 1_000_000)
@@ -73,6 +73,7 @@ class Checkpoint:
             raise InputError(
                 f"path = {self.path!r} is not allowed; allowed: a path, in which {{steps}} may stand"
             ) from None
+        writable(self.path.format(steps=0))
 
     def __call__(self, model: Model) -> None:
         """Save it now."""

@@ -19,22 +19,34 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from greedyac import spaces as spaces_module
+from greedyac.agents import NETWORKS
 from greedyac.envs import ENVS
 from greedyac.envs.host import HostEnv
 from greedyac.envs.translation import Translation
 from greedyac.errors import InputError
-from greedyac.hypers import stack
+from greedyac.hypers import stack, whole
+from greedyac.streams import Stream, seed_keys, stream_key
+from greedyac.training.cost import lane_bytes, machine_bytes
 from greedyac.training.files import write_atomically
 from greedyac.training.loop import Lane, Snapshot, static_part
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps
-from greedyac.training.streams import Stream, seed_keys, stream_key
 
 FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""
-PARTS = ("actor", "critic", "proposal")
-"""The networks of an agent's state that a checkpoint keeps, where there are such: all but the first are for looking."""
+UNUSABLE = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    AssertionError,
+    MemoryError,
+)
+"""What metadata that make no sense can lead to."""
 Weights = dict[str, np.ndarray[Any, Any]]
 
 
@@ -51,7 +63,7 @@ class Policy:
     def __init__(self, run: Run, state: Any, scales: Scales | None = None, translation: Translation | None = None):
         self.run, self.state, self.scales = run, state, scales
         self.agent = run.case.learner
-        self.translation = translation or translation_of(run)
+        self.translation = translation or translation_for(run)
         self.spaces = self.translation.spaces
         self._predictions = 0
         self._act = _acting(cast(Hashable, static_part(self.agent)))
@@ -83,7 +95,7 @@ def _acting(agent: Any) -> Any:
     return jax.jit(jax.vmap(act, in_axes=(None, None, 0, 0, None)), static_argnums=4)
 
 
-def translation_of(run: Run) -> Translation:
+def translation_for(run: Run) -> Translation:
     """Between the observations and actions of the run's environment, and ours."""
     world = run.case.world
     return world.translation if isinstance(world, HostEnv) else Translation.of(world.spaces)
@@ -91,7 +103,7 @@ def translation_of(run: Run) -> Translation:
 
 def save_checkpoint(path: Path, policy: Policy) -> None:
     """Write a policy, whole or not at all."""
-    parts = {name: getattr(policy.state, name, None) for name in PARTS}
+    parts = {name: getattr(policy.state, name, None) for name in NETWORKS}
     weights = _named(parts) | _named({"scales": policy.scales})
     write_atomically(path, _sealed(_about(policy.run, policy.translation), weights))
 
@@ -108,7 +120,7 @@ def save_snapshot(path: Path, run: Run, snapshot: Snapshot) -> None:
         "error": snapshot.error,
         "restarted": snapshot.restarted,
     }
-    about = _about(run, translation_of(run)) | {"middle": middle}
+    about = _about(run, translation_for(run)) | {"middle": middle}
     write_atomically(path, _sealed(about, _named({"lane": lane, "episode": episode})))
 
 
@@ -150,15 +162,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         about, weights = _read(Path(path))
         try:
             return _checkpoint(about, weights)
-        except (
-            KeyError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-            AssertionError,
-        ) as error:
+        except UNUSABLE as error:
             if isinstance(error, InputError):
                 raise
             raise InputError(f"its metadata can't be used ({error!r})") from None
@@ -213,7 +217,7 @@ def _policy(run: Run, weights: Weights) -> Policy:
     scales = eqx.filter_eval_shape(
         unknown_scales, spaces.observation.size, learner.normalise_observations, learner.normalise_rewards
     )
-    parts = {name: getattr(shapes, name, None) for name in PARTS}
+    parts = {name: getattr(shapes, name, None) for name in NETWORKS}
     filled = _fill({**parts, "scales": scales}, weights)
     blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)  # what only learning reads
     kept = {name: part for name, part in filled.items() if parts.get(name) is not None}
@@ -222,6 +226,9 @@ def _policy(run: Run, weights: Weights) -> Policy:
 
 def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
     time, error, restarted = (middle[name] for name in ("time", "error", "restarted"))
+    whole("time", time, 0, run.case.steps)
+    if (memory := machine_bytes()) is not None and lane_bytes(run.case.program) > memory:
+        raise InputError(f"a replay of {run.case.learner.replay_capacity:,} transitions is too large for this machine")
     evaluations = [math.nan if value is None else float(value) for value in middle["evaluations"]]
     hypers = {name: value[0] for name, value in stack([run.case.learner]).items()}
     lane = jax.eval_shape(run.case.program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)

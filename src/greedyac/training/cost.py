@@ -14,9 +14,9 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
 from greedyac.hypers import stack
 from greedyac.spaces import Box, Spaces
+from greedyac.streams import seed_keys
 from greedyac.training.loop import Program
 from greedyac.training.runs import Case
-from greedyac.training.streams import seed_keys
 
 PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     # agent: (policy, critic) with continuous actions, the same with discrete ones. A gradient takes three passes.
@@ -86,7 +86,7 @@ def nominal_seconds(case: Case) -> float:
     """Roughly how long one core is busy with one run of the case, among others of its program."""
     learning = UPDATE_SECONDS if case.learner.batch_size else 0.0
     work = operations(case.learner, case.world.spaces) / OPERATIONS_PER_SECOND
-    return case.steps * (STEP_SECONDS + learning + work)
+    return case.steps * (STEP_SECONDS + (learning + work) * max(1, case.learner.updates_per_step))
 
 
 @cache

@@ -10,8 +10,11 @@ from jax import Array
 
 from greedyac.envs import Env
 from greedyac.envs.translation import Translation
+from greedyac.streams import Stream, host_seed, stream_key
 from greedyac.training.normalise import normal_observation
-from greedyac.training.streams import Stream, host_seed, stream_key
+
+MOST_STEPS = 100_000
+"""Of an episode on the host: a policy that is not trained may never end one that has no time limit."""
 
 
 def compiled_returns(
@@ -68,6 +71,8 @@ def host_returns(
         given, _ = env.reset(seed=host_seed(seed, Stream.EVALUATE, number))
         total, time, ended = 0.0, 0, False
         while not ended:
+            if time == MOST_STEPS:
+                raise ValueError(f"an episode has not ended after {MOST_STEPS:,} steps; it needs a time limit")
             chosen = act(state, scales, translation.observation(given), episode_key, np.int32(time))
             given, reward, terminated, truncated, _ = env.step(translation.action(np.asarray(chosen)))
             total, time, ended = total + float(reward), time + 1, bool(terminated or truncated)

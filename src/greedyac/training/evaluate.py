@@ -40,8 +40,10 @@ def evaluate(policy: Policy | Trained, episodes: int = 10, seed: int = 0, determ
     if isinstance(world, HostEnv):
         env = world.make()
         told = agent, env, policy.translation, *trained, seed, 0, episodes, deterministic
-        returns = np.array(host_returns(*told))
-        env.close()
+        try:
+            returns = np.array(host_returns(*told))
+        finally:
+            world.close(env)
     else:
         returns = np.array(compiled_returns(agent, world, *trained, 0, episodes, deterministic))
     return Evaluation(returns.tolist(), float(returns.mean()), _interval(returns))

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,10 +25,11 @@ from greedyac.training.checkpoint import (
     read_checkpoint,
     save_checkpoint,
     save_snapshot,
-    translation_of,
+    translation_for,
 )
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
+from greedyac.training.host import HostLanes
 from greedyac.training.loop import Lanes, Snapshot
 from greedyac.training.patience import Patience
 from greedyac.training.plan import plan_cases
@@ -74,6 +76,7 @@ class Model:
         self._lanes: Lanes | None = None
         self._rows: list[dict[str, Any]] = []
         self._begun_at: list[int] = []
+        self._episodes = [int(snapshot.lane.curve.episodes) if snapshot else 0]
 
     @property
     def steps(self) -> int:
@@ -109,6 +112,8 @@ class Model:
             if progress:
                 report.training(Progress(0, steps, None))
             lanes = self._begun()
+            if not lanes.live:
+                raise RuntimeError("it can't learn any more: it has diverged, or its environment has failed")
             begun, started = lanes.time, time.perf_counter()
             patience = Patience()
 
@@ -127,10 +132,14 @@ class Model:
                 lanes.steps, self._policy = lanes.time, None
         [outcome] = lanes.outcomes()
         if outcome.error is not None:
-            raise RuntimeError(f"the environment failed at step {lanes.time:,}: {outcome.error}")
+            cause = lanes.causes.get(0) if isinstance(lanes, HostLanes) else None
+            raise RuntimeError(f"the environment failed at step {lanes.time:,}: {outcome.error}") from cause
         row = make_row(self._run(steps), outcome, time.perf_counter() - started)
-        self._rows.append(row | {"steps": lanes.time - begun})
+        self._rows.append(row | {"steps": lanes.time - begun, "episodes": row["episodes"] - sum(self._episodes)})
+        self._episodes.append(self._rows[-1]["episodes"])
         self._begun_at.append(begun)
+        if outcome.diverged_at is not None:
+            warnings.warn(f"diverged to NaN or infinity at step {outcome.diverged_at:,}", RuntimeWarning, stacklevel=2)
         return self
 
     def _calls(self, callback: Callback, patience: "Patience") -> Callable[[], bool]:
@@ -159,11 +168,12 @@ class Model:
 
         Everything is: networks and optimisers, the replay, the environment. (Random streams follow from seed and time.)
         """
+        file = writable(path)
         if not everything:
-            save_checkpoint(Path(path), self.policy)
+            save_checkpoint(file, self.policy)
             return
         [snapshot] = self._begun().snapshots()
-        save_snapshot(Path(path), self._run(max(self.steps, 1)), snapshot)
+        save_snapshot(file, self._run(max(self.steps, 1)), snapshot)
 
     def _run(self, steps: int) -> Run:
         case = Case(self._case.agent, self._case.env, steps, self._case.hypers, self._case.env_options)
@@ -182,6 +192,14 @@ class Model:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._case.env!r}, seed={self._seed}) after {self.steps:,} steps"
+
+
+def writable(path: str | os.PathLike[str]) -> Path:
+    """The path of a file that can be written, as far as can be told beforehand."""
+    file = Path(path)
+    if not file.parent.is_dir() or file.is_dir():
+        raise InputError(f"path = {str(file)!r} is not allowed; allowed: a file in a folder that exists")
+    return file
 
 
 def _listed(callback: Callback | Iterable[Callback]) -> list[tuple[int, Callback]]:
@@ -251,10 +269,11 @@ def load(path: str | os.PathLike[str], env: Any = None) -> Model:
 def _moved(held: Checkpoint, env: Any, path: str | os.PathLike[str]) -> Run:
     """The run of a file, on this environment."""
     run, world = held.policy.run, make_world(env) if isinstance(env, str) else named_host_env(env)
-    case = Case(run.case.agent, env if isinstance(world, Env) else world.name, run.case.steps, run.case.hypers)
+    name, options = (env, {}) if isinstance(world, Env) else (world.name, world.options)
+    case = Case(run.case.agent, name, run.case.steps, run.case.hypers, options)
     vars(case).update(learner=run.case.learner, world=world)
     moved = Run(case, run.seed)
-    if translation_of(moved) != held.policy.translation:
+    if translation_for(moved) != held.policy.translation:
         raise InputError(f"env = {env!r} has other observations and actions than {str(path)!r} was trained on")
     if held.snapshot is not None and isinstance(world, Env) != isinstance(run.case.world, Env):
         raise InputError(f"env = {env!r} is not allowed for everything of a run on {run.case.env}; save without it")

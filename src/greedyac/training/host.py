@@ -16,11 +16,11 @@ from jax import Array
 from greedyac.agents import Agent
 from greedyac.envs import HostEnv
 from greedyac.envs.host import words_of
+from greedyac.streams import Stream, host_seed
 from greedyac.training import curve
 from greedyac.training.episodes import host_returns
 from greedyac.training.host_step import Given, Told, compiled_for_host
 from greedyac.training.loop import MIN_WIDTH, Lane, Lanes, Outcome, Program, Snapshot
-from greedyac.training.streams import Stream, host_seed
 
 Numbers = np.ndarray[Any, Any]
 
@@ -44,6 +44,8 @@ class HostLanes(Lanes):
         self._features = env.spaces.observation.size
         self._actions: list[list[Any]] = [[] for _ in seeds]
         self._errors: list[str | None] = [None for _ in seeds]
+        self.causes: dict[int, Exception | None] = {}
+        """What the environments of failed lanes raised."""
         self._stopped: list[int | None] = [None for _ in seeds]
         self._restarted = [snapshot.restarted for snapshot in snapshots] or [False for _ in seeds]
         self._told = Told.of(len(self._keys), self._features)
@@ -65,7 +67,7 @@ class HostLanes(Lanes):
             if snapshot.error is not None:
                 self._fail(lane, snapshot.error)
             elif not np.isfinite(snapshot.lane.env).all():
-                self._stop(lane, int(snapshot.lane.diverged_at))
+                self._stop(lane, snapshot.time - 1)
             else:
                 begun[lane] = not self._bring_back(lane, snapshot)
         observation = np.zeros((len(self._keys), self._features), np.float32)
@@ -76,7 +78,7 @@ class HostLanes(Lanes):
             try:
                 observation[lane] = self._reset(lane)
             except Exception as error:  # theirs: of any kind
-                self._fail(lane, words_of(error))
+                self._fail(lane, words_of(error), error)
         if snapshots:
             self.state = jax.vmap(_anew, in_axes=(0, 0, None))(self.state, jnp.asarray(begun), jnp.int32(self.time))
         told = self._keys, self._hypers, observation, begun, np.int32(self.time)
@@ -104,11 +106,12 @@ class HostLanes(Lanes):
 
     def _stop(self, lane: int, diverged_at: int) -> None:
         """It has diverged: an action that is no number is not for an environment."""
-        self._stopped[lane] = diverged_at
+        self._stopped[lane] = max(diverged_at, 0)
         self._live.remove(lane)
 
-    def _fail(self, lane: int, error: str) -> None:
+    def _fail(self, lane: int, error: str, cause: Exception | None = None) -> None:
         self._errors[lane] = error
+        self.causes[lane] = cause
         self._live.remove(lane)
 
     def _run(self, learn: bool, stop: int) -> None:
@@ -142,14 +145,14 @@ class HostLanes(Lanes):
             try:
                 given, reward, terminated, truncated, _ = self._envs[lane].step(self._translation.action(action))
                 row[:features] = observation = self._translation.observation(given)
-                row[features : features + 3] = reward, terminated, truncated
-                self._actions[lane].append(action)
+                row[features : features + 3] = float(reward), terminated, truncated
+                self._actions[lane].append(action.copy())  # and not with all that it is a part of
                 if terminated or truncated:
                     self._episode[lane] += 1
                     observation = self._reset(lane)
                 row[features + 3 :] = observation
             except Exception as error:  # theirs: of any kind
-                self._fail(lane, words_of(error))
+                self._fail(lane, words_of(error), error)
 
     @property
     def live(self) -> bool:
@@ -174,7 +177,7 @@ class HostLanes(Lanes):
             told = self.program.agent, env, self._translation, *trained
             return float(np.mean(host_returns(*told, first, episodes, greedy=True)))
         except Exception as error:  # theirs: of any kind
-            self._fail(lane, f"in an evaluation: {words_of(error)}")
+            self._fail(lane, f"in an evaluation: {words_of(error)}", error)
             return float("nan")
 
     def _episodes(self) -> list[list[Any]]:
@@ -208,7 +211,7 @@ class HostLanes(Lanes):
     def close(self) -> None:
         """Close the environments."""
         for env in (*self._envs, *self._apart.values()):
-            env.close()
+            self._world.close(env)
 
 
 def _anew(lane: Lane, begun: Array, time: Array) -> Lane:

@@ -19,9 +19,9 @@ from jax import Array
 
 from greedyac.envs import Transition
 from greedyac.hypers import stack
+from greedyac.streams import seed_keys
 from greedyac.training import curve
 from greedyac.training.loop import Lane, Program
-from greedyac.training.streams import seed_keys
 
 SMALL = 4096
 """Arrays of fewer numbers are packed: copying larger ones would take longer than passing them."""

@@ -17,16 +17,16 @@ import numpy as np
 from jax import Array
 
 from greedyac import replay
-from greedyac.agents import Agent, Metrics
+from greedyac.agents import NETWORKS, Agent, Metrics
 from greedyac.agents.random import uniform_action
 from greedyac.envs import Env, Transition, World
 from greedyac.hypers import stack, swept_names
 from greedyac.replay import Batch
 from greedyac.spaces import Box, Spaces
+from greedyac.streams import Stream, seed_keys, stream_key
 from greedyac.training import curve
 from greedyac.training.episodes import compiled_returns
 from greedyac.training.normalise import Scales, normal_observation, normal_reward, seen, unknown_scales
-from greedyac.training.streams import Stream, seed_keys, stream_key
 
 MIN_WIDTH = 2
 """A lone run is padded to two lanes: XLA drops a batch axis of one, and then rounds differently."""
@@ -317,7 +317,7 @@ class Lanes:
     def start_from(self, agent: Any, scales: Scales | None) -> None:
         """Before the first step: the networks of a trained agent in place of fresh ones, for every lane."""
         fresh = self.state.agent
-        parts = {name: part for name in ("actor", "critic", "proposal") if (part := getattr(agent, name, None))}
+        parts = {name: part for name in NETWORKS if (part := getattr(agent, name, None))}
         if "critic" in parts:
             parts["target"] = parts["critic"]
 

@@ -13,8 +13,8 @@ from greedyac.agents import Agent, make_agent
 from greedyac.envs import World, env_label, make_world
 from greedyac.errors import InputError
 from greedyac.hypers import hashed_values, whole
+from greedyac.streams import MAX_SEED
 from greedyac.training.loop import Program, static_part
-from greedyac.training.streams import MAX_SEED
 
 MAX_SEEDS = 1_000_000
 MAX_STEPS = 2**31 - 1

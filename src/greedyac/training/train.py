@@ -11,12 +11,12 @@ import polars as pl
 
 from greedyac.envs import HostEnv
 from greedyac.envs.host import named_host_env
-from greedyac.errors import WorkerError
+from greedyac.errors import InputError, WorkerError
 from greedyac.hypers import whole
 from greedyac.progress import Progress
 from greedyac.training.checkpoint import Policy, load_policy
 from greedyac.training.chunk import Chunk, read_middle, train_chunk
-from greedyac.training.files import read_rows
+from greedyac.training.files import DamagedError, read_rows
 from greedyac.training.plan import plan_cases, plan_chunks
 from greedyac.training.pool import cores, train_chunks
 from greedyac.training.rows import SCHEMA, failed_row
@@ -122,7 +122,10 @@ def train_runs_in(
     checkpoint_every: int = 0,
 ) -> TrainResult:
     """The same in a folder that stays: what it holds is not trained again, and what is in the middle goes on."""
-    held = set(read_rows(folder.glob("*.parquet"), ["run_id"])["run_id"])
+    try:
+        held = set(read_rows(folder.glob("*.parquet"), ["run_id"])["run_id"])
+    except DamagedError as error:
+        raise InputError(f"a file of rows in {str(folder)!r} {error}") from None
     missing = [run for run in runs if run.run_id not in held]
     total, left = (sum(run.case.steps for run in some) for some in (runs, missing))
     if checkpoint_every:
@@ -131,7 +134,7 @@ def train_runs_in(
     chunks = plan_chunks(missing, workers, folder, checkpoints=True, checkpoint_every=checkpoint_every)
     failed: dict[str, str] = {}
     try:
-        if any(isinstance(run.case.world, HostEnv) and run.case.world.maker for run in missing):
+        if any(isinstance(run.case.world, HostEnv) and run.case.world.is_local for run in missing):
             for chunk in chunks:  # a user's own class can't be sent to another process
                 failed |= train_chunk(chunk, meter.add).failed
         else:
