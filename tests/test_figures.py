@@ -26,6 +26,7 @@ from greedyac.analysis.figures import (
     variance,
 )
 from greedyac.analysis.grid import Grid
+from greedyac.analysis.load import VIEWS
 from greedyac.analysis.stats import Interval
 from greedyac.training.rows import SCHEMA
 
@@ -35,8 +36,10 @@ FALLING: Curve = [4.0, 3.0, None, -2.0]
 EMPTY: Curve = [None, None, None, None]
 
 
-def row(agent: str, env: str, curve: Curve, status: str = "done") -> dict[str, Any]:
+def row(agent: str, env: str, curve: Curve, status: str = "done", told: Curve | None = None) -> dict[str, Any]:
+    """The row of a run of 100 steps, with these evaluations."""
     known = {"agent": agent, "env": env, "curve": curve, "status": status, "curve_steps": 25.0, "steps": 100}
+    known |= {"eval_curve": told, "eval_steps": 100 // len(told) if told else None}
     values = [value for value in curve if value is not None]
     average = sum(values) / len(values) if values and status == "done" else None
     return {name: {**known, "average_return": average}.get(name) for name in SCHEMA}
@@ -185,6 +188,65 @@ def test_more_agents_than_colours_are_all_drawn() -> None:
     [panel] = learning_curves(frame(*(row(agent, "Pendulum-CA", FALLING) for agent in agents))).axes
     for agent in agents:
         mean_line(panel, agent)
+
+
+def test_evaluations_are_drawn_beside_the_online_curve() -> None:
+    told: list[Curve] = [[0.0, 4.0], [3.0, None], [9.0, 5.0]]
+    rows = [row("sac", "Pendulum-CA", RISING, told=curve) for curve in told]
+    rows += [row("random", "Pendulum-CA", FALLING), row("random", "Pendulum-CA", FALLING, told=[-7.0, -9.0])]
+    rows += [row("random", "Pendulum-CA", FALLING, "diverged", [2.0, None])]
+    rows += [row("sac", "Acrobot-CA", RISING), row("random", "MountainCar-CA", EMPTY, told=[1.0])]
+    figure = learning_curves(frame(*rows), single_runs=True)
+    titles = [f"{env}, {view}" for env in ("Pendulum-CA", "Acrobot-CA", "MountainCar-CA") for view in VIEWS]
+    assert [panel.get_title() for panel in figure.axes] == titles
+    online, offline, _, unknown, blank, single = figure.axes
+    steps, means, label = mean_line(offline, "sac")
+    curves = np.array([[0.0, 4.0], [3.0, 3.0], [9.0, 5.0]])
+    assert (steps.tolist(), label) == ([50, 100], "sac, 3 runs")
+    np.testing.assert_allclose(means, curves.mean(axis=0))
+    errors = curves.std(axis=0, ddof=1) / math.sqrt(3)
+    area = np.asarray(offline.collections[0].get_paths()[0].vertices)
+    for step, mean, error in zip(steps, means, errors, strict=True):
+        heights = area[area[:, 0] == step, 1]
+        np.testing.assert_allclose([heights.min(), heights.max()], [mean - error, mean + error])
+    assert mean_line(offline, "random")[1].tolist() == [
+        -7.5,
+        -8.5,
+    ]  # with the lowest mean, -8, of the one that diverged
+    assert mean_line(offline, "random")[2] == "random, 2 runs, 1 diverged"
+    assert mean_line(online, "random")[2] == "random, 3 runs, 1 diverged"
+    for agent in ("sac", "random"):
+        lines = [line for panel in (online, offline) for line in panel.lines if agent in str(line.get_label())]
+        assert len({(line.get_color(), line.get_linestyle()) for line in lines}) == 1
+    assert [line.get_ydata() for line in offline.lines if "sac" not in str(line.get_label())][:3] == pytest.approx(
+        curves
+    )
+    for left, right in zip(figure.axes[::2], figure.axes[1::2], strict=True):
+        assert (left.get_ylim(), left.get_xlim()) == (right.get_ylim(), right.get_xlim())
+        assert (bool(left.get_ylabel()), bool(right.get_ylabel())) == (True, False)
+    assert [panel.texts[0].get_text() for panel in (unknown, blank)] == ["no evaluations", "no finished episodes"]
+    assert mean_line(single, "random")[1].tolist() == [1]
+    assert single.lines[0].get_marker() == "o"  # a line of one point would not be seen
+    drawn(figure)
+
+
+@pytest.mark.parametrize("lowest", [-2e6, -900.0, -0.001])
+@pytest.mark.parametrize(("agent", "kind"), [("LONG", "standard-error"), ("sac", "tolerance")])
+def test_pairs_of_panels_do_not_overlap(agent: str, kind: Any, lowest: float) -> None:
+    agents, envs = (
+        [LONG if agent == "LONG" else agent, "greedy-ac", "random"],
+        ["Acrobot-DA[start=zero]", "Pendulum-CA"],
+    )
+    told = [(agent, env, value) for agent in agents for env in envs for value in (0.0, lowest)]
+    figure = learning_curves(
+        frame(*(row(agent, env, [value] * 4, told=[0.0, value]) for agent, env, value in told)), kind
+    )
+    drawn(figure)
+    boxes = [box for panel in figure.axes if (box := panel.get_tightbbox())]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    for box in boxes:
+        assert figure.bbox.x0 - 1 <= box.x0 < box.x1 <= figure.bbox.x1 + 1
+        assert figure.bbox.y0 - 1 <= box.y0 < box.y1 <= figure.bbox.y1 + 1
 
 
 LONG = "greedy-ac[entropy_estimator=exact,proposal_policy=truncated-gaussian]"

@@ -13,7 +13,18 @@ import pytest
 from polars.testing import assert_frame_equal
 from synthetic import Told, fill, grid_study, row_of
 
-from greedyac.analysis.load import curves_of, is_number, kind_of, load, settings_of, variants, with_values
+from greedyac.analysis.load import (
+    curves_of,
+    evaluated,
+    is_number,
+    kind_of,
+    load,
+    offline_curves,
+    online_curves,
+    settings_of,
+    variants,
+    with_values,
+)
 from greedyac.errors import InputError
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
@@ -155,6 +166,72 @@ def test_curves_carry_the_last_bin_forward_and_those_of_diverged_runs_are_flat(t
     assert np.isnan(curves[1, :2]).all()
     assert curves[1, 2:].tolist() == [3.0, *[5.0] * (BINS - 3)]
     assert curves[2].tolist() == [-2.0] * BINS
+
+
+def evaluations(status: str, every: int | None, told: list[float | None] | None, env: str = "Pendulum-CA") -> Any:
+    """The row of a run of 12 steps with these evaluations."""
+    known = {"env": env, "steps": 12, "status": status, "eval_steps": every, "eval_curve": told}
+    known |= {"curve": [1.0] * BINS, "curve_steps": 0.12, "average_return": 1.0 if status == "done" else None}
+    return {name: known.get(name) for name in SCHEMA}
+
+
+def test_evaluations_carry_the_last_forward_to_every_step_at_which_a_run_has_one() -> None:
+    rows = [
+        evaluations("done", 3, [1.0, None, 3.0, float("nan")]),
+        evaluations("done", 4, [10.0, 20.0, 30.0]),
+        evaluations("done", 6, [-8.0, -9.0]),
+        evaluations("diverged", 3, [-50.0, 5.0, None, None]),
+        evaluations("done", None, None),
+        evaluations("done", 3, [None] * 4),
+        evaluations("failed", None, None),
+        evaluations("done", 6, [-70.0, -70.0], "Acrobot-CA"),
+    ]
+    runs = with_values(frame(rows))
+    assert runs["offline_value"].to_list() == [2.0, 20.0, -8.5, -8.5, None, None, None, -70.0]
+    steps, values, diverged = offline_curves(runs.filter(env="Pendulum-CA"))
+    # Of 3, 4, 6, 8, 9, 12: at 3 and 4 the third run has none yet.
+    assert steps.tolist() == [6, 8, 9, 12]
+    assert values.tolist() == [[1, 1, 3, 3], [10, 20, 20, 30], [-8, -8, -8, -9], [-8.5] * 4]
+    assert diverged == 1
+    assert evaluated(runs)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        [evaluations("done", None, None), evaluations("failed", None, None)],
+        [evaluations("diverged", 3, [1.0, None, None, None])],
+        [evaluations("done", 3, [None] * 4)],
+    ],
+)
+def test_where_nothing_was_evaluated_there_is_no_offline_curve(rows: list[dict[str, Any]]) -> None:
+    runs = with_values(frame(rows))
+    assert not evaluated(runs)
+    assert [part.shape for part in offline_curves(runs)[:2]] == [(0,), (0, 0)]
+
+
+def test_online_curves_are_of_the_runs_that_have_a_value() -> None:
+    rows = [evaluations("done", None, None), evaluations("diverged", None, None), evaluations("failed", None, None)]
+    steps, values, diverged = online_curves(with_values(frame(rows)))
+    np.testing.assert_allclose(steps, 0.12 * np.arange(1, BINS + 1))
+    assert values.tolist() == [[1.0] * BINS] * 2
+    assert diverged == 1
+    assert [part.shape for part in online_curves(with_values(frame(rows[2:])))[:2]] == [(0,), (0, 0)]
+
+
+def test_of_the_same_run_with_and_without_evaluations_the_one_with_most_is_taken_that_is_there(tmp_path: Path) -> None:
+    plain = grid_study(("sac",), ("Pendulum-CA",), "0-9", sweep="critic_step_size = [1e-3]")
+    fill(tmp_path, plain, by_seed)
+    for every, seeds in ((50_000, range(6)), (25_000, range(3))):
+        study = parse_study(f"eval_every = {every}\n{plain.text}")
+        store = fill(tmp_path, study, lambda _: None)
+        there = [run for run in study.runs().values() if run.seed in seeds]
+        told = {"eval_steps": every, "eval_curve": [1.0] * (100_000 // every)}
+        publish_rows(store.chunks, frame([{**row_of(run, by_seed(run)), **told} for run in there]))
+    runs = load(tmp_path).runs
+    assert runs["status"].to_list() == ["done"] * 10
+    assert runs.sort("seed")["eval_steps"].to_list() == [25_000] * 3 + [50_000] * 3 + [None] * 4
 
 
 def test_the_order_and_the_files_of_rows_do_not_matter(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Playwright, sync_playwright
-from synthetic import Told, fill, grid_study, noise
+from synthetic import Told, fill, grid_study, noise, row_of
 
 from greedyac.analysis.figures import COLOURS
 from greedyac.analysis.load import curves_of, load, with_values
@@ -22,6 +22,8 @@ from greedyac.analysis.report import analyse
 from greedyac.analysis.stats import BANDS, Band, band_of
 from greedyac.cli import main
 from greedyac.training.curve import BINS
+from greedyac.training.files import publish_rows
+from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -228,6 +230,25 @@ def test_nothing_is_cut_at_any_width(browser: Browser, store: Path, width: int) 
         })"""
     )
     assert cut == []
+    page.context.close()
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [360, 1400])
+def test_evaluations_are_a_picture_that_fits(browser: Browser, tmp_path: Path, width: int) -> None:
+    study = grid_study(("sac",), ("Pendulum-CA",), "0-1", sweep="critic_step_size = [1e-3]")
+    store = fill(tmp_path / "store", study, lambda _: None)
+    told = {"eval_steps": 50_000, "eval_curve": [1.0, 2.0]}
+    rows = [{**row_of(run, Told(float(run.seed))), **told} for run in study.runs().values()]
+    publish_rows(store.chunks, pl.DataFrame(rows, SCHEMA))
+    assert main(["report", "--store", str(tmp_path / "store"), "--out", str(tmp_path / "report"), "--no-figures"]) == 0
+    page, said = opened(browser, tmp_path / "report", width)
+    image = page.locator("figure img")
+    assert image.evaluate("image => image.naturalWidth") > 1000
+    assert (box := image.bounding_box()) is not None
+    assert 0.7 * min(width, 1000) < box["width"] <= width
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert said == [f"request: {(tmp_path / 'report' / 'report.html').as_uri()}"]
     page.context.close()
 
 

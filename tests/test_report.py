@@ -496,6 +496,73 @@ def test_learning_curves_are_means_of_curves_with_empty_bins_filled(full: Path, 
         np.testing.assert_allclose(told["high"], high)
 
 
+def evaluated_row(run: Run) -> dict[str, Any]:
+    """Evaluations of noise every 20,000 steps; that at 60,000 is missing, seed 2 diverged, and seed 4 has none."""
+    row = row_of(run, Told(None) if run.seed == 2 else Told(float(run.seed)))
+    told = [round(value, 3) for value in np.random.default_rng(int(run.run_id, 16)).normal(size=5)]
+    known = [told[0], told[1], None, told[3], told[4]] if run.seed != 2 else [told[0], *[None] * 4]
+    return row if run.seed == 4 else {**row, "eval_steps": 20_000, "eval_curve": known}
+
+
+def evaluated_store(folder: Path) -> list[dict[str, Any]]:
+    """A store of two agents on two environments, evaluated; gives its rows."""
+    study = grid_study(("greedy-ac", "sac"), ENVS, "0-4", sweep=ONE)
+    store = fill(folder, study, lambda _: None)
+    rows = [evaluated_row(run) for run in study.runs().values()]
+    publish_rows(store.chunks, pl.DataFrame(rows, SCHEMA))
+    return rows
+
+
+@pytest.mark.parametrize("band", ["standard-error", "tolerance", "bootstrap"])
+def test_offline_curves_are_means_of_evaluations(tmp_path: Path, band: Any) -> None:
+    rows = evaluated_store(tmp_path)
+    made = tables(analyse(load(tmp_path)), band)["offline_curves"]
+    assert made.columns == ["by", "env", "agent", "band", "step", "mean", "low", "high"]
+    assert made.height == 2 * 2 * 5
+    for env in ENVS:
+        there = {(row["agent"], row["seed"]): row["eval_curve"] for row in rows if row["env"] == env}
+        done = {key: [v for v in told if v is not None] for key, told in there.items() if told and key[1] != 2}
+        lowest = min(float(np.mean(told)) for told in done.values())
+        for agent in ("greedy-ac", "sac"):
+            known = [done.get((agent, seed), [lowest] * 4) for seed in range(4)]
+            curves = np.array([[first, second, second, *others] for first, second, *others in known])
+            own = made.filter(env=env, agent=agent, by="env", band=band)
+            assert own["step"].to_list() == [20_000.0, 40_000.0, 60_000.0, 80_000.0, 100_000.0]
+            np.testing.assert_allclose(own["mean"], curves.mean(axis=0), atol=1e-6)
+            error = curves.std(axis=0, ddof=1) / 2
+            ends = {
+                "standard-error": (curves.mean(axis=0) - error, curves.mean(axis=0) + error),
+                "tolerance": (curves.min(axis=0), curves.max(axis=0)),
+            }
+            means = curves[np.random.default_rng([0, 4]).integers(4, size=(2000, 4))].mean(axis=1)
+            ends["bootstrap"] = np.quantile(means, 0.025, axis=0), np.quantile(means, 0.975, axis=0)
+            np.testing.assert_allclose(own["low"], ends[band][0], atol=1e-6)
+            np.testing.assert_allclose(own["high"], ends[band][1], atol=1e-6)
+
+
+def test_a_report_shows_evaluations_if_there_are_any(tmp_path: Path, capsys: Capture) -> None:
+    evaluated_store(tmp_path / "store")
+    lines = said(tmp_path, capsys, "--band", "tolerance", figures=True)
+    assert any(
+        line.endswith("all along (offline: as the lowest mean of any run's evaluations there).") for line in lines
+    )
+    assert "tables/offline_curves.csv" in assert_listed(tmp_path / "out")
+    assert set(table(tmp_path, "offline_curves")["band"]) == {"tolerance"}
+    text = page_text(tmp_path)
+    caption = (
+        "Learning curves, online (episodes of training) and offline (evaluations with learning off); "
+        "mean, tolerance band, all runs."
+    )
+    assert f"<figcaption>{caption}</figcaption>" in text
+    [source] = re.findall(r'<img src="data:image/png;base64,([^"]+)"', text)
+    assert base64.b64decode(source).startswith(b"\x89PNG")
+    fill(tmp_path / "plain", grid_study(("sac",), ENVS, "0-4", sweep=ONE), lambda run: Told(float(run.seed)))
+    said(tmp_path, capsys, store="plain")
+    assert "tables/offline_curves.csv" not in assert_listed(tmp_path / "out")
+    assert "<img" not in page_text(tmp_path)
+    assert "offline" not in page_text(tmp_path).partition("<script")[0]
+
+
 def test_settings_have_their_means_and_the_planted_divergence(full: Path, full_tables: dict[str, pl.DataFrame]) -> None:
     rows, told = rows_of(full), full_tables["settings"]
     assert told.height == 2 * 2 * 8

@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,7 @@ from matplotlib.ticker import EngFormatter, NullFormatter, NullLocator
 
 from greedyac.analysis.compare import Comparison
 from greedyac.analysis.grid import Grid
-from greedyac.analysis.load import curves_of, with_values
+from greedyac.analysis.load import VIEWS, Curves, evaluated, with_values
 from greedyac.analysis.sensitivity import best_settings, line_axis, pair_means, sensitivity_curves, shares_of
 from greedyac.analysis.stats import Band, Floats, Interval, band_of, standard_error, tolerance
 from greedyac.hypers import show
@@ -33,6 +33,8 @@ BAND_WORDS: Mapping[Band, str] = {
     "tolerance": "mean, tolerance band",
 }
 MOST_COLUMNS = 3
+FEW_POINTS = 50
+"""So many points of a learning curve are marked; more of them are a line."""
 TWO_COLUMNS, ONE_COLUMN = 28, 56
 """How long labels below a panel may be, in letters."""
 
@@ -65,31 +67,34 @@ def styles_of(agents: Sequence[str]) -> dict[str, tuple[str, Any]]:
 def learning_curves(runs: pl.DataFrame, band: Band = "standard-error", single_runs: bool = False) -> Figure:
     """One panel per environment: each agent's mean return over its runs, with a band, and single runs on demand.
 
-    A run that diverged counts as its environment's lowest value among these runs.
+    Where runs were evaluated there are two that share their axes, online and offline. A run that diverged counts as its
+    environment's lowest value among these runs.
     """
     runs = runs if "value" in runs.columns else with_values(runs)
     envs = runs["env"].unique(maintain_order=True).to_list()
     styles = styles_of(runs["agent"].unique(maintain_order=True).to_list())
-    columns = min(len(envs), MOST_COLUMNS)
-    rows = math.ceil(len(envs) / columns)
+    pairs = evaluated(runs)
+    shown = [(env, view) for env in envs for view in (VIEWS if pairs else ["online"])]
+    columns = len(VIEWS) if pairs else min(len(envs), MOST_COLUMNS)
+    rows = math.ceil(len(shown) / columns)
+    share: Literal["row", "none"] = "row" if pairs else "none"
     figure = Figure(figsize=(4.6 * columns + 0.4, 3.6 * rows), dpi=150, layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flat
-    for panel, env in itertools.zip_longest(panels, envs):
-        if env is None:
-            panel.set_axis_off()
-            continue
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=share, sharey=share).flat
+    for panel in panels[len(shown) :]:
+        panel.set_axis_off()
+    for panel, (env, view) in zip(panels, shown, strict=False):
         there = runs.filter(pl.col("env") == env)
         for rank, agent in enumerate(there["agent"].unique(maintain_order=True)):
-            own = there.filter(pl.col("agent") == agent)
-            _draw_agent(panel, own, agent, styles[agent], 3 - rank / 100, band, single_runs)
-        _dress(panel, env)
+            curves = VIEWS[view](there.filter(pl.col("agent") == agent))
+            _draw_curves(panel, curves, agent, styles[agent], 3 - rank / 100, band, single_runs)
+        _dress(panel, f"{env}, {view}" if pairs else env)
         panel.set_xlabel("environment steps")
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         if panel.has_data():
             _legend_below(panel)
         else:
-            panel.text(0.5, 0.5, _why_empty(there), ha="center", transform=panel.transAxes)
-    for place in range(0, len(envs), columns):
+            panel.text(0.5, 0.5, _why_empty(there, view), ha="center", transform=panel.transAxes)
+    for place in range(0, len(shown), columns):
         figure.axes[place].set_ylabel(f"return ({BAND_WORDS[band]})")
     return figure
 
@@ -101,38 +106,25 @@ def _legend_below(panel: Axes) -> None:
     panel.legend(frameon=False, fontsize=size, loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=columns)
 
 
-def _why_empty(runs: pl.DataFrame) -> str:
-    return "every run diverged" if (runs["status"] == "diverged").all() else "no finished episodes"
+def _why_empty(runs: pl.DataFrame, view: str) -> str:
+    if (runs["status"] == "diverged").all():
+        return "every run diverged"
+    return "no finished episodes" if view == "online" else "no evaluations"
 
 
-def _draw_agent(
-    panel: Axes, runs: pl.DataFrame, agent: str, style: tuple[str, Any], layer: float, band: Band, single: bool
+def _draw_curves(
+    panel: Axes, curves: Curves, agent: str, style: tuple[str, Any], layer: float, band: Band, single: bool
 ) -> None:
-    known = runs.filter(pl.col("value").is_not_null())
-    if known.is_empty():
+    (colour, dashes), (steps, values, diverged) = style, curves
+    if not len(steps):
         return
-    (colour, dashes), matrix = style, curves_of(known)
-    steps = (np.arange(matrix.shape[1]) + 1) * known["curve_steps"][0]
-    mean, low, high = band_of(matrix, band)
-    for curve in matrix if single else ():
-        panel.plot(steps, curve, color=colour, linewidth=0.6, alpha=0.35, zorder=layer)
-    label = curve_label(agent, len(matrix), int((known["status"] == "diverged").sum()), band)
-    panel.plot(steps, mean, color=colour, linestyle=dashes, linewidth=2, label=label, zorder=layer)
+    line: Any = {"color": colour, "zorder": layer, "marker": "o" if len(steps) <= FEW_POINTS else None, "markersize": 3}
+    for curve in values if single else ():
+        panel.plot(steps, curve, linewidth=0.6, alpha=0.35, **line)
+    mean, low, high = band_of(values, band)
+    label = curve_label(agent, len(values), diverged, band)
+    panel.plot(steps, mean, linestyle=dashes, linewidth=2, label=label, **line)
     panel.fill_between(steps, low, high, color=colour, alpha=0.2, linewidth=0)
-    _draw_evaluations(panel, known, agent, colour, layer)
-
-
-def _draw_evaluations(panel: Axes, runs: pl.DataFrame, agent: str, colour: str, layer: float) -> None:
-    """The mean return of evaluations with learning off, where runs have them."""
-    if "eval_curve" not in runs.columns or (told := runs.drop_nulls("eval_curve")).is_empty():
-        return
-    known = told.select("eval_steps", "eval_curve", number=pl.int_ranges(1, pl.col("eval_curve").list.len() + 1))
-    points = known.explode("eval_curve", "number").drop_nulls("eval_curve")
-    means = (
-        points.group_by(steps=pl.col("eval_steps") * pl.col("number")).agg(pl.col("eval_curve").mean()).sort("steps")
-    )
-    line: Any = {"color": colour, "linewidth": 1.2, "linestyle": ":", "marker": "o", "markersize": 3}
-    panel.plot(means["steps"], means["eval_curve"], **line, zorder=layer, label=f"{agent}, learning off")
 
 
 def curve_label(agent: str, runs: int, diverged: int, band: Band) -> str:

@@ -7,7 +7,7 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from greedyac.analysis import figures
-from greedyac.analysis.load import kind_of
+from greedyac.analysis.load import evaluated, kind_of
 from greedyac.analysis.report import Analysis
 from greedyac.analysis.select import BYS, Reported
 from greedyac.analysis.sensitivity import line_axis
@@ -26,17 +26,24 @@ class Picture(NamedTuple):
 def gallery(found: Analysis, band: Band = "standard-error", single_runs: bool = False) -> Iterator[Picture]:
     """Every figure for which there is something to show, one after the other."""
     for by in BYS:
-        if shown := found.chosen(by):
-            runs = pl.concat([one.runs for one in shown])
-            yield Picture(
-                f"learning_curves_by_{by}",
-                f"Learning curves{tuned_words(found, by)}; {figures.BAND_WORDS[band]}, {seeds_words(shown)}.",
-                figures.learning_curves(runs, band, single_runs),
-            )
+        if found.chosen(by):
+            yield curves_picture(found, by, band, single_runs)
     for kind in dict.fromkeys(kind_of(grid.env) for grid in found.swept):
         yield from _sensitivity(found, kind)
     for by in BYS:
         yield from _comparison(found, by)
+
+
+def curves_picture(found: Analysis, by: str, band: Band, single_runs: bool = False) -> Picture:
+    """The learning curves of one way of choosing; where runs were evaluated, online and offline side by side."""
+    shown = found.chosen(by)
+    runs = pl.concat([one.runs for one in shown])
+    views = ", online (episodes of training) and offline (evaluations with learning off)" if evaluated(runs) else ""
+    return Picture(
+        f"learning_curves_by_{by}",
+        f"Learning curves{tuned_words(found, by)}{views}; {figures.BAND_WORDS[band]}, {seeds_words(shown)}.",
+        figures.learning_curves(runs, band, single_runs),
+    )
 
 
 def seeds_words(shown: list[Reported]) -> str:

@@ -1,11 +1,11 @@
 """Results: every run that was asked for, with its numbers or why it has none. Reads a store, or what `train` wrote."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -111,9 +111,10 @@ def _newest(runs: pl.DataFrame, planned: Collection[str]) -> tuple[pl.DataFrame,
     """One run for each setting, environment and seed, and how many others there were.
 
     There are several after a change of the code that changes numbers: then the one that would be run now is asked for.
+    Of those asked for, which differ in how often they are evaluated, it is the one that is there and most often so.
     """
-    asked = pl.col("run_id").is_in(list(planned))
-    newest = runs.sort(~asked, "run_id").unique(
+    asked, there = pl.col("run_id").is_in(list(planned)), pl.col("status").is_in(["done", "diverged"])
+    newest = runs.sort(~asked, ~there, "eval_steps", "run_id", nulls_last=True).unique(
         ["setting_id", "env", "seed", "steps"], keep="first", maintain_order=True
     )
     return newest, runs.height - newest.height
@@ -199,14 +200,26 @@ def is_number(value: object) -> bool:
 def with_values(runs: pl.DataFrame) -> pl.DataFrame:
     """The runs with a column `value`: the average return, and for a run that diverged the lowest of these runs there.
 
-    Runs that are missing, failed, or finished no episode have none. `final_value` is the same of the final return.
+    Runs that are missing, failed, or finished no episode have none. `final_value` is the same of the final return, and
+    `offline_value` of the mean of the evaluations, for runs that have any.
     """
+    diverged = pl.col("status") == "diverged"
 
-    def value(column: str) -> pl.Expr:
-        lowest = pl.col(column).min().over("env")
-        return pl.when(pl.col("status") == "diverged").then(lowest).otherwise(pl.col(column))
+    def value(known: pl.Expr) -> pl.Expr:
+        return pl.when(diverged).then(known.min().over("env")).otherwise(known)
 
-    return runs.with_columns(value=value("average_return"), final_value=value("final_return"))
+    evaluations = pl.col("eval_curve").list.eval(pl.element().cast(pl.Float64).fill_nan(None))
+    mean = pl.when(~diverged).then(evaluations.list.mean())
+    return runs.with_columns(
+        value=value(pl.col("average_return")),
+        final_value=value(pl.col("final_return")),
+        offline_value=pl.when(pl.col("eval_steps") > 0, evaluations.is_not_null()).then(value(mean)),
+    )
+
+
+def evaluated(runs: pl.DataFrame) -> bool:
+    """Whether any of these runs `with_values` have an offline curve."""
+    return runs["offline_value"].is_not_null().any()
 
 
 def curves_of(runs: pl.DataFrame) -> Floats:
@@ -215,8 +228,58 @@ def curves_of(runs: pl.DataFrame) -> Floats:
     The curve of a run that diverged is its value all along, so that means of curves and of values agree.
     """
     matrix = runs["curve"].explode().to_numpy().astype(np.float64).reshape(runs.height, -1 if runs.height else 0)
+    return _filled(matrix, runs, "value")
+
+
+def _filled(matrix: Floats, runs: pl.DataFrame, value: str) -> Floats:
+    """Curves `[runs, points]` without gaps: each repeats what is before it, and a run that diverged is its value."""
     places = np.where(np.isnan(matrix), 0, np.arange(matrix.shape[1]))
     matrix = np.take_along_axis(matrix, np.maximum.accumulate(places, axis=1), axis=1)
     diverged = (runs["status"] == "diverged").to_numpy()
-    matrix[diverged] = runs["value"].to_numpy()[diverged, None]
+    matrix[diverged] = runs[value].to_numpy()[diverged, None]
     return matrix
+
+
+class Curves(NamedTuple):
+    """The curves of some runs."""
+
+    steps: Floats
+    """`[points]`."""
+    values: Floats
+    """`[runs, points]`."""
+    diverged: int
+
+
+def online_curves(runs: pl.DataFrame) -> Curves:
+    """The returns of training episodes, of those runs `with_values` that have any."""
+    known = runs.filter(pl.col("value").is_not_null())
+    values = curves_of(known)
+    steps = (np.arange(values.shape[1]) + 1) * known["curve_steps"].head(1).to_numpy()
+    return Curves(steps, values, _diverged(known))
+
+
+def offline_curves(runs: pl.DataFrame) -> Curves:
+    """The mean returns of evaluations, of those runs `with_values` that have any, at every step where one of them has.
+
+    A run that has none at a step repeats the one before it; where it has none yet, the curves have not begun.
+    """
+    known = runs.filter(pl.col("offline_value").is_not_null())
+    told = [
+        (every * np.arange(1.0, len(curve) + 1), np.array(curve, np.float64))
+        for every, curve in known.select("eval_steps", "eval_curve").iter_rows()
+    ]
+    steps = np.unique(np.concatenate([np.empty(0), *(own for own, _ in told)]))
+    values = np.full((len(told), len(steps)), np.nan)
+    for row, (own, curve) in zip(values, told, strict=True):
+        row[np.searchsorted(steps, own)] = curve
+    values = _filled(values, known, "offline_value")
+    begun = ~np.isnan(values).any(axis=0)
+    return Curves(steps[begun], values[:, begun], _diverged(known))
+
+
+def _diverged(runs: pl.DataFrame) -> int:
+    return int((runs["status"] == "diverged").sum())
+
+
+VIEWS: Mapping[str, Callable[[pl.DataFrame], Curves]] = {"online": online_curves, "offline": offline_curves}
+"""How learning can be looked at: by the episodes of training, and by evaluations with learning off."""

@@ -5,6 +5,7 @@ Text and tables are written here; the figures are drawn in the browser by `asset
 
 import base64
 import gzip
+import io
 import json
 from collections.abc import Mapping
 from html import escape
@@ -13,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from greedyac.analysis.gallery import Picture, curves_picture
 from greedyac.analysis.payload import make_payload
 from greedyac.analysis.report import Analysis
 from greedyac.analysis.sensitivity import shares_of
@@ -81,7 +83,7 @@ def _sections(
     note = (
         f'<p class="faint">The page holds the curves of the best settings; those of {left:,} more are in the store.</p>'
     )
-    sections.append(("curves", "Learning curves", curves + (note if left else "")))
+    sections.append(("curves", "Learning curves", curves + (note if left else "") + _offline(found, tables)))
     if "results" in tables:
         sections.append(("results", "Results", _results(found, tables["results"]) + _differences(found, tables)))
     if any(choice.compared > 1 for choice in found.choices):
@@ -106,6 +108,22 @@ def _figure(name: str) -> str:
         '<div class="controls"></div><div class="plot"></div><figcaption></figcaption><div class="downloads"></div>'
     )
     return f'<figure id="{name}">{inside}</figure>'
+
+
+def _offline(found: Analysis, tables: Mapping[str, pl.DataFrame]) -> str:
+    """The learning curves online and offline as they are for print, where runs were evaluated."""
+    if "offline_curves" not in tables:
+        return ""
+    drawn = tables["offline_curves"].select("by", "band").unique(maintain_order=True)
+    return "".join(_picture(curves_picture(found, by, band)) for by, band in drawn.iter_rows())
+
+
+def _picture(one: Picture) -> str:
+    content, caption = io.BytesIO(), escape(one.caption)
+    one.figure.savefig(content, format="png")
+    source = f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
+    image = f'<img src="{source}" alt="{caption}" style="max-width: 100%">'
+    return f"<figure>{image}<figcaption>{caption}</figcaption></figure>"
 
 
 def _results(found: Analysis, results: pl.DataFrame) -> str:

@@ -11,7 +11,7 @@ import polars as pl
 
 from greedyac.analysis.compare import Comparison, Difference, compare, differences
 from greedyac.analysis.grid import Grid, make_grids
-from greedyac.analysis.load import STATUSES, Results, curves_of, with_values
+from greedyac.analysis.load import STATUSES, VIEWS, Results, with_values
 from greedyac.analysis.scores import Best, Scale, Scales, best_returns, paper_scales, percentile_scales
 from greedyac.analysis.select import BYS, Choice, Reported, choose, reported
 from greedyac.analysis.sensitivity import (
@@ -107,6 +107,7 @@ TABLES = {
     "the first's mean average return less the second's, the same of final returns, and the probability that a run of "
     "the first is better, with 95 % bootstrap intervals over seeds",
     "learning_curves": "means and bands of the curves of the chosen settings",
+    "offline_curves": "the same of evaluations with learning off",
     "settings": "mean average return of every setting over the seeds that all have",
     "sensitivity_curves": "the same over one hyperparameter, the others but that of the lines at their best",
     "regions": "mean height of the band between the lines (width), which noise makes larger; the same with lines "
@@ -134,7 +135,8 @@ def tables(found: Analysis, band: Band = "standard-error") -> dict[str, pl.DataF
         "rivals": _frame(row for choice in found.choices for row in _rival_rows(choice)),
         "results": _frame(map(_result_row, found.reported)),
         "differences": _frame(map(_difference_row, differences(found.reported))),
-        "learning_curves": _learning_curves(found.reported, band),
+        "learning_curves": _learning_curves(found.reported, band, "online"),
+        "offline_curves": _learning_curves(found.reported, band, "offline"),
         "settings": _frame(row for grid in found.swept for row in _setting_rows(grid)),
         "sensitivity_curves": _frame(row for grid in found.swept for row in _curve_rows(grid)),
         "regions": _frame(row for grid in found.swept for row in _region_rows(grid, found.scales)),
@@ -231,11 +233,13 @@ def _with_ends(name: str, found: Interval | None) -> dict[str, Any]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), found or [None] * 3, strict=True))
 
 
-def _learning_curves(reported: Sequence[Reported], band: Band) -> pl.DataFrame:
+def _learning_curves(reported: Sequence[Reported], band: Band, view: str) -> pl.DataFrame:
     frames = []
     for one in reported:
-        mean, low, high = band_of(curves_of(one.runs), band)
-        steps = (np.arange(len(mean)) + 1) * one.runs["curve_steps"][0]
+        steps, values, _ = VIEWS[view](one.runs)
+        if not len(steps):
+            continue
+        mean, low, high = band_of(values, band)
         about = {"by": one.choice.by, "env": one.env, "agent": one.choice.agent, "band": band}
         numbers = pl.DataFrame({"step": steps, "mean": mean, "low": low, "high": high})
         frames.append(numbers.select(*(pl.lit(text).alias(name) for name, text in about.items()), pl.all()))

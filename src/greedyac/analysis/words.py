@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from greedyac.analysis.compare import Comparison
+from greedyac.analysis.load import evaluated
 from greedyac.analysis.report import Analysis, inventory
 from greedyac.analysis.select import Reported
 from greedyac.analysis.stats import Interval
@@ -73,9 +74,11 @@ def _what_is_there(found: Analysis) -> Iterator[str]:
         if part["average_return"].is_null().all():
             yield f"No run on {env} has a return yet, so that nothing is said of it."
     if counts["diverged"]:
+        offline = any(evaluated(one.runs) for one in found.reported)
+        lowest = " (offline: as the lowest mean of any run's evaluations there)" if offline else ""
         yield (
             "A run that diverged counts in every mean as the lowest average return of any run on its environment, and "
-            "in learning curves all along."
+            f"in learning curves all along{lowest}."
         )
     if left_out := sum(grid.left_out for grid in found.grids):
         yield (
