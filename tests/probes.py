@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.envs import Env
+from greedyac.envs import Control
 from greedyac.spaces import Box, Discrete, Spaces
 
 CONSTANT, BY_OBSERVATION, TWO_STEPS, BY_ACTION, BY_BOTH = range(5)
@@ -19,7 +19,7 @@ class Probe(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FiveProbes(Env):
+class FiveProbes(Control):
     """Each episode is one of five probes; the observation names it (one-hot) and carries a signal.
 
     Constant: reward 1. By observation: the signal, ±1. Two steps: 0 with the signal −1, then 1 with the signal 1.
@@ -38,7 +38,7 @@ class FiveProbes(Env):
     def observe(self, physics: Probe) -> Array:
         return jnp.append(jax.nn.one_hot(physics.kind, 5), physics.signal)
 
-    def move(self, physics: Probe, force: Array) -> tuple[Probe, Array, Array]:
+    def push(self, physics: Probe, force: Array) -> tuple[Probe, Array, Array]:
         kind, signal = physics
         second = (kind == TWO_STEPS) & (signal > 0)
         by_action = 1 - (force - 0.5) ** 2 if self.continuous else -force
@@ -61,7 +61,7 @@ class ManyActions(FiveProbes):
 
 
 @dataclass(frozen=True)
-class Endless(Env):
+class Endless(Control):
     """Pays 1 per step and never terminates; only the time limit cuts its episodes."""
 
     observation_space = Box((0.0,), (1.0,))
@@ -73,12 +73,12 @@ class Endless(Env):
     def observe(self, physics: Array) -> Array:
         return physics[None]
 
-    def move(self, physics: Array, force: Array) -> tuple[Array, Array, Array]:
+    def push(self, physics: Array, force: Array) -> tuple[Array, Array, Array]:
         return physics, jnp.float32(1), jnp.bool_(False)
 
 
 @dataclass(frozen=True)
-class Quits(Env):
+class Quits(Control):
     """Starts anywhere in [0, 1] and terminates as soon as the force is positive: the policy decides how long."""
 
     observation_space = Box((0.0,), (1.0,))
@@ -90,5 +90,26 @@ class Quits(Env):
     def observe(self, physics: Array) -> Array:
         return physics[None]
 
-    def move(self, physics: Array, force: Array) -> tuple[Array, Array, Array]:
+    def push(self, physics: Array, force: Array) -> tuple[Array, Array, Array]:
         return physics, jnp.float32(0), force > 0
+
+
+@dataclass(frozen=True)
+class TwoPixels(Control):
+    """One of two pixels of a grid of bits is lit, all else is noise: 1 for a force to its side, −1 to the other."""
+
+    observation_space = Box((0.0,) * 40, (1.0,) * 40, (4, 5, 2), "bool")
+    action_box = Box((-1.0,), (1.0,))
+
+    def begin(self, key: Array) -> tuple[Array, Array]:
+        signal_key, noise_key = jax.random.split(key)
+        signal = jnp.where(jax.random.bernoulli(signal_key), 1.0, -1.0)
+        return signal, jax.random.bernoulli(noise_key, shape=(4, 5)).astype(jnp.float32)
+
+    def observe(self, physics: tuple[Array, Array]) -> Array:
+        signal, noise = physics
+        lit = jnp.zeros((4, 5)).at[2, 1].set(signal < 0).at[2, 3].set(signal > 0)
+        return jnp.stack([noise, lit], -1).ravel()
+
+    def push(self, physics: tuple[Array, Array], force: Array) -> tuple[tuple[Array, Array], Array, Array]:
+        return physics, physics[0] * force, jnp.bool_(True)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from controls import CONTROL, make_control
 from gymnasium.envs.classic_control import (
     AcrobotEnv,
     Continuous_MountainCarEnv,
@@ -18,18 +19,18 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
-from greedyac.envs import ENVS, Acrobot, Env, EnvState, MountainCar, Pendulum, Transition, make_env
+from greedyac.envs import Acrobot, Control, EnvState, MountainCar, Pendulum, Transition
 from greedyac.envs.acrobot import Links
-from greedyac.envs.env import wrap_angle
+from greedyac.envs.control import wrap_angle
 from greedyac.envs.mountain_car import Car
 from greedyac.envs.pendulum import Rod
 from greedyac.errors import InputError
 from greedyac.spaces import Discrete
 
 Floats = NDArray[np.float64]
-PHYSICS: dict[type[Env], Any] = {MountainCar: Car, Pendulum: Rod, Acrobot: Links}
-CONTINUOUS = [name for name, (_, continuous) in ENVS.items() if continuous]
-DISCRETE = [name for name, (_, continuous) in ENVS.items() if not continuous]
+PHYSICS: dict[type[Control], Any] = {MountainCar: Car, Pendulum: Rod, Acrobot: Links}
+CONTINUOUS = [name for name in CONTROL if name.endswith("CA")]
+DISCRETE = [name for name in CONTROL if name.endswith("DA")]
 KEY = jax.random.key(0)
 COUNT = 4000
 
@@ -42,11 +43,11 @@ class Trial(NamedTuple):
     forces: Floats
 
 
-def bounds(env: Env) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def bounds(env: Control) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return np.array(env.observation_space.low, np.float32), np.array(env.observation_space.high, np.float32)
 
 
-def trial(env: Env, count: int = COUNT, speed: float = 1.0) -> Trial:
+def trial(env: Control, count: int = COUNT, speed: float = 1.0) -> Trial:
     """States over all of the observation space, velocities up to a fraction `speed`, and actions."""
     rng = np.random.default_rng(0)
     low, high = bounds(env)
@@ -61,14 +62,14 @@ def trial(env: Env, count: int = COUNT, speed: float = 1.0) -> Trial:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def step_all(env: Env, states: Array, actions: Array, time: Array) -> Transition:
+def step_all(env: Control, states: Array, actions: Array, time: Array) -> Transition:
     def step(state: Array, action: Array) -> Transition:
         return env.step(EnvState(PHYSICS[type(env)](*state), time), action, KEY)[1]
 
     return jax.vmap(step)(states, actions)
 
 
-def stepped(env: Env, states: Any, actions: Any, time: int = 0) -> Transition:
+def stepped(env: Control, states: Any, actions: Any, time: int = 0) -> Transition:
     """One step from each state under each action, as NumPy arrays `[count, …]`, padded to compile once."""
     states, actions, count = np.array(states, np.float32), np.array(actions), len(states)
     padded = (np.resize(x, (COUNT, *x.shape[1:])) for x in (states, actions))
@@ -77,7 +78,7 @@ def stepped(env: Env, states: Any, actions: Any, time: int = 0) -> Transition:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def starts(env: Env) -> tuple[EnvState, Array]:
+def starts(env: Control) -> tuple[EnvState, Array]:
     return jax.vmap(env.reset)(jax.random.split(KEY, COUNT))
 
 
@@ -93,7 +94,7 @@ def apart(ours: Any, theirs: Floats, angles: int = 0) -> Floats:
 
 @pytest.mark.parametrize("name", ["MountainCar-CA", "MountainCar-DA"])
 def test_mountain_car_moves_as_gymnasiums(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     tried = trial(env)
     original: Any = Continuous_MountainCarEnv() if env.continuous else MountainCarEnv()
     theirs, ended = [], []
@@ -115,7 +116,7 @@ def test_mountain_car_moves_as_gymnasiums(name: str) -> None:
 @pytest.mark.parametrize(("speed", "most", "typical"), [(1.0, 5e-3, 5e-5), (0.5, 1e-5, 4e-6)])
 def test_acrobot_moves_as_gymnasiums(name: str, speed: float, most: float, typical: float) -> None:
     """At full speed a step of 0.2 turns a link by several turns and magnifies float32 rounding."""
-    env = make_env(name)
+    env = make_control(name)
     tried = trial(env, speed=speed)
     original: Any = AcrobotEnv()
     theirs, ended = [], []
@@ -136,7 +137,7 @@ def test_acrobot_moves_as_gymnasiums(name: str, speed: float, most: float, typic
 
 @pytest.mark.parametrize("name", ["Pendulum-CA", "Pendulum-DA"])
 def test_pendulum_turns_by_its_velocity_before_the_clip_and_else_as_gymnasiums(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     tried = trial(env)
     original: Any = PendulumEnv()
     theirs = []
@@ -172,7 +173,7 @@ def test_pendulum_turns_by_its_velocity_before_the_clip_and_else_as_gymnasiums(n
     ],
 )
 def test_random_starts_are_uniform(name: str, low: float, high: float) -> None:
-    env = make_env(name)
+    env = make_control(name)
     state, observation = starts(env)
     drawn = np.asarray(observation)[:, : 1 if name.startswith("MountainCar") else 4]
     assert (np.asarray(observation)[:, drawn.shape[1] :] == 0).all()
@@ -186,15 +187,15 @@ def test_random_starts_are_uniform(name: str, low: float, high: float) -> None:
 
 @pytest.mark.parametrize("name", ["Pendulum-CA", "Pendulum-DA"])
 def test_pendulum_starts_hanging_down_at_rest(name: str) -> None:
-    _, observations = starts(make_env(name))
+    _, observations = starts(make_control(name))
     np.testing.assert_array_equal(observations, np.tile(np.array([-math.pi, 0], np.float32), (COUNT, 1)))
 
 
 @pytest.mark.parametrize("name", ["Acrobot-CA", "Acrobot-DA"])
 def test_acrobot_can_start_at_zero(name: str) -> None:
-    _, observations = starts(make_env(name, {"start": "zero"}))
+    _, observations = starts(make_control(name, {"start": "zero"}))
     np.testing.assert_array_equal(observations, np.zeros((COUNT, 4)))
-    assert make_env(name) == make_env(name, {"start": "uniform"})
+    assert make_control(name) == make_control(name, {"start": "uniform"})
 
 
 # --- rewards and ends
@@ -202,7 +203,7 @@ def test_acrobot_can_start_at_zero(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["MountainCar-CA", "MountainCar-DA"])
 def test_mountain_car_pays_minus_one_also_at_the_goal(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     seen = stepped(env, *trial(env)[:2])
     assert seen.terminated.any()
     assert (seen.reward == -1).all()
@@ -210,7 +211,7 @@ def test_mountain_car_pays_minus_one_also_at_the_goal(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Acrobot-CA", "Acrobot-DA"])
 def test_acrobot_pays_minus_one_but_nothing_at_the_goal(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     seen = stepped(env, *trial(env)[:2])
     assert seen.terminated.any()
     np.testing.assert_array_equal(seen.reward, np.where(seen.terminated, 0, -1))
@@ -218,7 +219,7 @@ def test_acrobot_pays_minus_one_but_nothing_at_the_goal(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Pendulum-CA", "Pendulum-DA"])
 def test_pendulum_pays_the_cosine_of_the_new_angle_and_never_terminates(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     seen = stepped(env, *trial(env)[:2])
     np.testing.assert_allclose(seen.reward, np.cos(seen.observation[:, 0].astype(float)), atol=2e-7)
     assert not seen.terminated.any()
@@ -226,7 +227,7 @@ def test_pendulum_pays_the_cosine_of_the_new_angle_and_never_terminates(name: st
 
 @pytest.mark.parametrize(("name", "goal"), [("MountainCar-CA", 0.45), ("MountainCar-DA", 0.5)])
 def test_mountain_car_must_pass_the_goal_and_not_roll_back(name: str, goal: float) -> None:
-    env = make_env(name)
+    env = make_control(name)
     states = [[goal - 0.02, 0.03], [goal - 0.02, 0.01], [goal + 0.05, -0.01], [goal + 0.05, 0.0], [0.6, 0.07]]
     seen = stepped(env, states, [[1.0]] * 5 if env.continuous else [2] * 5)
     assert seen.observation[2, 0] > goal
@@ -234,10 +235,10 @@ def test_mountain_car_must_pass_the_goal_and_not_roll_back(name: str, goal: floa
     np.testing.assert_array_equal(seen.terminated, [True, False, False, True, True])
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", CONTROL)
 @pytest.mark.parametrize("limit", [1000, 7])
 def test_an_episode_is_truncated_at_the_limit_and_never_before(name: str, limit: int) -> None:
-    env = make_env(name) if limit == 1000 else make_env(name, {"time_limit": limit})
+    env = make_control(name) if limit == 1000 else make_control(name, {"time_limit": limit})
     idle = jnp.zeros(1) if env.continuous else jnp.int32(1)
 
     def step(state: EnvState, _: None) -> tuple[EnvState, Transition]:
@@ -256,7 +257,7 @@ def test_an_episode_is_truncated_at_the_limit_and_never_before(name: str, limit:
 def test_reaching_the_goal_on_the_last_step_terminates_and_does_not_truncate(
     name: str, state: list[float], suffix: str
 ) -> None:
-    env = make_env(f"{name}-{suffix}")
+    env = make_control(f"{name}-{suffix}")
     seen = stepped(env, [state], [[1.0]] if env.continuous else [2], time=999)
     assert seen.terminated.all()
     assert not seen.truncated.any()
@@ -267,7 +268,7 @@ def test_reaching_the_goal_on_the_last_step_terminates_and_does_not_truncate(
 
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_actions_outside_the_box_act_as_its_bound(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     low, high = env.action_box.low[0], env.action_box.high[0]
     state = starts(env)[1][0]
     actions = np.array(
@@ -281,19 +282,19 @@ def test_actions_outside_the_box_act_as_its_bound(name: str) -> None:
 
 @pytest.mark.parametrize("name", DISCRETE)
 def test_discrete_actions_push_down_not_at_all_and_up(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     first = starts(env)[1][0]
     low, high = env.action_box.low[0], env.action_box.high[0]
     physics, forces = PHYSICS[type(env)](*first), jnp.array([low, 0, high])
-    expected = jax.jit(jax.vmap(lambda force: env.observe(env.move(physics, force)[0])))(forces)
+    expected = jax.jit(jax.vmap(lambda force: env.observe(env.push(physics, force)[0])))(forces)
     seen = stepped(env, [first] * 3, [0, 1, 2]).observation
     np.testing.assert_allclose(seen, expected, atol=1e-6)
     assert (np.diff(seen[:, -1]) > 1e-4).all()
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", CONTROL)
 def test_the_action_space_is_the_box_or_three_numbers(name: str) -> None:
-    env = make_env(name)
+    env = make_control(name)
     assert env.spaces.observation == env.observation_space
     assert env.spaces.action == (env.action_box if name in CONTINUOUS else Discrete(3))
     assert env.action_box.high == ((2.0,) if name.startswith("Pendulum") else (1.0,))
@@ -303,9 +304,9 @@ def test_the_action_space_is_the_box_or_three_numbers(name: str) -> None:
 # --- observations
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", CONTROL)
 def test_observations_of_random_play_are_float32_within_their_space(name: str) -> None:
-    env, rng = make_env(name), np.random.default_rng(1)
+    env, rng = make_control(name), np.random.default_rng(1)
     states: Any = trial(env, 100).states
     assert starts(env)[1].dtype == jnp.float32
     low, high = bounds(env)
@@ -368,7 +369,7 @@ def test_a_wrong_name_or_option_is_one_line_that_says_what_is_allowed(
     name: str, options: dict[str, object], words: list[str]
 ) -> None:
     with pytest.raises(InputError) as caught:
-        make_env(name, options)
+        make_control(name, options)
     message = str(caught.value)
     assert all(word in message for word in words)
     assert "\n" not in message

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from controls import CONTROL, make_control
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
@@ -27,9 +28,9 @@ from numpy.typing import NDArray
 from PIL import ImageColor
 
 from greedyac import registration
-from greedyac.envs import ENVS, Acrobot, Env, EnvState, MountainCar, Pendulum, Transition, make_env
+from greedyac.envs import ENVS, Acrobot, Breakout, Env, EnvState, Freeway, MountainCar, Pendulum, Transition, make_env
 from greedyac.envs.acrobot import Links
-from greedyac.envs.drawing import BODY, DRAWINGS, FORCE, GOAL, SECOND, Frame
+from greedyac.envs.drawing import BODY, DRAWINGS, FORCE, GAMES, GOAL, INK, SECOND, Frame
 from greedyac.envs.face import Face, compiled
 from greedyac.envs.mountain_car import Car
 from greedyac.envs.pendulum import Rod
@@ -119,15 +120,17 @@ def test_stable_baselines_checker_finds_nothing_but_a_range_of_2() -> None:
     assert set(told) == set(IDS.values())
     [pendulum] = told.pop(IDS["Pendulum-CA"])
     assert "symmetric and normalized Box action space" in pendulum
+    games = [told.pop(IDS[name]) for name in ENVS if name not in CONTROL]
+    assert all("image" in one for words in games for one in words)  # which has other types and sizes there
     assert not any(told.values())
 
 
 # --- the same world
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", CONTROL)
 def test_the_spaces_are_the_environments(name: str) -> None:
-    face, inner = face_of(name), make_env(name)
+    face, inner = face_of(name), make_control(name)
     seen, act = face.observation_space, face.action_space
     assert isinstance(seen, gymnasium.spaces.Box)
     assert seen.dtype == np.float32
@@ -140,8 +143,23 @@ def test_the_spaces_are_the_environments(name: str) -> None:
         assert act == gymnasium.spaces.Discrete(3)
 
 
+@pytest.mark.parametrize(("name", "channels"), [("MinAtar-Breakout", 4), ("MinAtar-Freeway", 7)])
+@pytest.mark.parametrize(("actions", "count"), [("minimal", 3), ("full", 6)])
+def test_a_game_is_seen_as_a_grid_of_bits(name: str, channels: int, actions: str, count: int) -> None:
+    face = face_of(name, actions=actions)
+    assert face.observation_space == gymnasium.spaces.Box(0, 1, (10, 10, channels), cast(Any, np.bool_))
+    assert face.action_space == gymnasium.spaces.Discrete(count)
+    seen, _ = face.reset(seed=3)
+    assert seen.dtype == np.bool_
+    assert seen.shape == (10, 10, channels)
+    _, first = make_env(name).reset(stream_key(seed_keys([3])[0], Stream.START, 0))
+    np.testing.assert_array_equal(seen.ravel(), first)
+
+
 def swing(name: str, observation: NDArray[np.float32], random: np.random.Generator) -> Any:
     """Push along: enough to reach the goal of Mountain Car and Acrobot. Now and then, a random action."""
+    if name.startswith("MinAtar"):
+        return int(random.integers(3))
     velocity = observation[3] if name.startswith("Acrobot") else observation[1]
     if name.endswith("DA"):
         return int(random.integers(3) if random.random() < 0.1 else 2 * (velocity > 0))
@@ -168,7 +186,7 @@ def rolled(env: Env, seed: int, actions: Any) -> tuple[Any, list[Transition]]:
     return np.asarray(first), transitions
 
 
-ENDINGS = {name: 40 if name.startswith("Pendulum") else 1000 for name in ENVS}
+ENDINGS = {name: 40 if name.startswith("Pendulum") or name.endswith("Freeway") else 1000 for name in ENVS}
 
 
 @pytest.mark.parametrize(("name", "limit"), [*ENDINGS.items(), ("MountainCar-DA", 40), ("Acrobot-CA", 40)])
@@ -185,9 +203,10 @@ def test_an_episode_is_that_of_the_compiled_environment_bit_for_bit(name: str, l
 
     given = np.array(actions, np.float32 if name.endswith("CA") else np.int32)
     expected, transitions = rolled(make_env(name, {"time_limit": limit}), seed, given)
-    np.testing.assert_array_equal(first, expected)
+    np.testing.assert_array_equal(first.ravel(), expected)
+    flat = [(seen.ravel(), *rest) for seen, *rest in steps]
     for field, ours, theirs in zip(
-        Transition._fields, zip(*steps, strict=True), zip(*transitions, strict=True), strict=True
+        Transition._fields, zip(*flat, strict=True), zip(*transitions, strict=True), strict=True
     ):
         np.testing.assert_array_equal(ours, theirs, err_msg=field)
     reached = limit == 1000
@@ -235,7 +254,9 @@ def test_episodes_follow_from_the_seed_and_the_actions(name: str) -> None:
     again = [episode(other, 3), episode(other, None), episode(other, None)]
     np.testing.assert_array_equal(third, again)
     starts = [one[0].tolist() for one in (*third, episode(face, 4))]
-    assert len(np.unique(starts, axis=0)) == (1 if name.startswith("Pendulum") else 4)
+    assert len(np.unique(starts, axis=0)) == {"Pendulum": 1, "MinAtar-Breakout": 2}.get(
+        name.removesuffix("-CA").removesuffix("-DA"), 4
+    )
 
 
 def test_a_face_without_a_seed_is_not_the_same_twice() -> None:
@@ -343,9 +364,9 @@ def test_refused_actions_change_nothing(name: str, action: Any, allowed: str) ->
     assert face.step(idle)[0] == pytest.approx(start, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in ENVS if name.endswith("CA")])
+@pytest.mark.parametrize("name", [name for name in CONTROL if name.endswith("CA")])
 def test_actions_outside_the_range_act_as_its_bound(name: str) -> None:
-    face, low, high = face_of(name), *make_env(name).action_box.low, *make_env(name).action_box.high
+    face, low, high = face_of(name), *make_control(name).action_box.low, *make_control(name).action_box.high
 
     def after(action: Any) -> list[float]:
         face.reset(seed=0)
@@ -444,20 +465,34 @@ def draw(name: str, physics: Any, force: float = 0.0) -> Frame:
     return DRAWINGS[type(env)].draw(env, physics, force)
 
 
-@pytest.mark.parametrize("name", ENVS)
+@pytest.mark.parametrize("name", CONTROL)
 def test_a_picture_shows_the_state(name: str) -> None:
-    face, (kind, continuous) = Face(name, render_mode="rgb_array"), ENVS[name]
+    face, env = Face(name, render_mode="rgb_array"), make_control(name)
     face.reset(seed=0)
     frames = [shown(face)]
     for _ in range(3):
-        face.step([-0.8] if continuous else 0)
+        face.step([-0.8] if env.continuous else 0)
         frames.append(shown(face))
-    assert all(frame.shape == SIZES[kind] for frame in frames)
+    assert all(frame.shape == SIZES[type(env)] for frame in frames)
     assert all((one != other).any() for one, other in itertools.pairwise(frames))
     np.testing.assert_array_equal(face.render(), frames[-1])
     assert [has(frame, FORCE) for frame in frames] == [False, True, True, True]
     face.reset(seed=0)
     np.testing.assert_array_equal(face.render(), frames[0])
+
+
+@pytest.mark.parametrize("name", ["MinAtar-Breakout", "MinAtar-Freeway"])
+def test_a_games_picture_has_the_colour_of_the_first_channel_that_is_lit_in_each_cell(name: str) -> None:
+    face, random = Face(name, render_mode="rgb_array", time_limit=20), np.random.default_rng(0)
+    grid, _ = face.reset(seed=0)
+    for _ in range(15):
+        middles = shown(face)[20::40, 20::40]
+        colours = [ImageColor.getrgb(colour) for colour in (*GAMES[type(face.world)], INK)]
+        first = np.where(grid.any(-1), grid.argmax(-1), grid.shape[-1])
+        np.testing.assert_array_equal(middles, np.array(colours)[first])
+        grid, _, terminated, _, _ = face.step(int(random.integers(3)))
+        if terminated:
+            grid, _ = face.reset()
 
 
 @pytest.mark.parametrize("angle", [0.0, 0.6, 1.6, 3.1, -3.1, -1.6, -0.6])
@@ -516,7 +551,7 @@ def test_the_flag_stands_at_the_goal() -> None:
 )
 def test_a_force_points_where_it_moves_the_body(name: str, physics: Any, steps: int) -> None:
     """Acrobot's moves the second link away from the first."""
-    env, still, acrobot = make_env(name), draw(name, physics), name.startswith("Acrobot")
+    env, still, acrobot = make_control(name), draw(name, physics), name.startswith("Acrobot")
 
     def body(frame: Frame) -> Floats:
         return painted(frame, SECOND) - painted(frame, BODY) if acrobot else painted(frame, BODY)
@@ -525,7 +560,7 @@ def test_a_force_points_where_it_moves_the_body(name: str, physics: Any, steps: 
     for force in (-strongest, strongest):
         moved = idle = physics
         for _ in range(steps):
-            moved, idle = env.move(moved, jnp.float32(force))[0], env.move(idle, jnp.float32(0))[0]
+            moved, idle = env.push(moved, jnp.float32(force))[0], env.push(idle, jnp.float32(0))[0]
         pushed = body(draw(name, moved)) - body(draw(name, idle))
         pointed = painted(draw(name, physics, force), FORCE) - painted(still, SECOND if acrobot else BODY)
         assert abs(pushed[0]) > 2
@@ -537,9 +572,9 @@ def test_a_force_points_where_it_moves_the_body(name: str, physics: Any, steps: 
     assert sizes[-1] > 2 * sizes[0]
 
 
-@pytest.mark.parametrize("name", [name for name in ENVS if name.endswith("DA")])
+@pytest.mark.parametrize("name", [name for name in CONTROL if name.endswith("DA")])
 def test_discrete_actions_show_the_forces_they_stand_for(name: str) -> None:
-    discrete, same = Face(name, render_mode="rgb_array"), make_env(name)
+    discrete, same = Face(name, render_mode="rgb_array"), make_control(name)
     discrete.reset(seed=0)
     for action, force in enumerate((same.action_box.low[0], 0.0, same.action_box.high[0])):
         discrete.step(action)
@@ -548,14 +583,17 @@ def test_discrete_actions_show_the_forces_they_stand_for(name: str) -> None:
 
 
 def test_the_pace_is_the_drawings() -> None:
-    made = {kind: face_of(f"{kind.__name__}-CA", render_mode="rgb_array").metadata["render_fps"] for kind in DRAWINGS}
-    assert made == {MountainCar: 30, Pendulum: 20, Acrobot: 15}
+    made = {ENVS[name][0]: face_of(name, render_mode="rgb_array").metadata["render_fps"] for name in ENVS}
+    assert made == {MountainCar: 30, Pendulum: 20, Acrobot: 15, Breakout: 10, Freeway: 15}
+    assert set(made) == set(DRAWINGS)
     assert set(Face.metadata["render_modes"]) == {"rgb_array", "human"}
 
 
 def test_what_has_no_drawing_is_refused_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(cast(dict[Any, Any], DRAWINGS), Pendulum)
-    with pytest.raises(InputError, match=r"^Pendulum can't be rendered: .*; these have one: MountainCar, Acrobot$"):
+    with pytest.raises(
+        InputError, match=r"^Pendulum can't be rendered: .*; these have one: MountainCar, Acrobot, Breakout, Freeway$"
+    ):
         Face("Pendulum-CA", render_mode="rgb_array")
     Face("Pendulum-CA").reset()
 

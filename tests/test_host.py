@@ -117,7 +117,7 @@ def test_it_learns_what_a_plain_loop_learns() -> None:
         action = act(state, observation, stream_key(key, Stream.ACT, time), greedy=False)
         after, reward, terminated, truncated, _ = env.step(np.asarray(action))
         told = Batch(*map(jnp.float32, (observation, action, reward, after, not terminated)))
-        rows = replay.write(rows, told, jnp.int32(time))
+        rows = replay.write(rows, box, told, jnp.int32(time))
         if time >= 3:
             batch = replay.sample(rows, box, stream_key(key, Stream.REPLAY, time), 4, jnp.int32(time))
             state, _ = update(state, batch, stream_key(key, Stream.UPDATE, time))

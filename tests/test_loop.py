@@ -141,7 +141,7 @@ def test_a_late_divergence_keeps_the_curve_before_it() -> None:
         def begin(self, key: jax.Array) -> jax.Array:
             return jax.random.randint(key, (), 0, 40).astype(jnp.float32)
 
-        def move(self, physics: jax.Array, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def push(self, physics: jax.Array, force: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
             return physics, jnp.where(physics == 0, jnp.nan, 1.0), force > 0
 
     [outcome] = train([make_agent("random")], PaysNanLate(time_limit=9), [1])

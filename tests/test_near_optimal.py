@@ -10,10 +10,11 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import pytest
+from controls import make_control
 from jax import Array
 from jax.scipy.ndimage import map_coordinates
 
-from greedyac.envs import Env, EnvState, make_env
+from greedyac.envs import Control, EnvState
 from greedyac.envs.acrobot import Links
 from greedyac.envs.mountain_car import Car
 from greedyac.envs.pendulum import Rod
@@ -25,7 +26,7 @@ Score = Callable[[Array], Array]
 """How good a plan, a vector, is."""
 
 
-def action_of(env: Env, push: Array) -> Array:
+def action_of(env: Control, push: Array) -> Array:
     """The action that pushes by this fraction of the largest force, or by the nearest one there is."""
     return push[None] * env.action_box.high[0] if env.continuous else jnp.round(push).astype(jnp.int32) + 1
 
@@ -34,7 +35,7 @@ def bang_bang(switches: Array) -> Push:
     return lambda time, _: jnp.where((time >= switches).sum() % 2 == 0, 1.0, -1.0)
 
 
-def episode(env: Env, physics: object, push: Push, steps: int) -> tuple[Array, Array, Array]:
+def episode(env: Control, physics: object, push: Push, steps: int) -> tuple[Array, Array, Array]:
     """The return up to termination, whether it terminated, and all observations `[steps, features]`."""
 
     def step(carry: tuple[EnvState, Array], _: None) -> tuple[tuple[EnvState, Array], tuple[Array, Array]]:
@@ -69,7 +70,7 @@ def evolve(score: Score, low: Array, high: Array, key: Array, rounds: int) -> tu
 
 @pytest.mark.parametrize(("name", "best"), [("MountainCar-CA", -65), ("MountainCar-DA", -83)])
 def test_mountain_car_takes_exactly_the_papers_fewest_steps(name: str, best: int) -> None:
-    env = make_env(name)
+    env = make_control(name)
 
     def drive(start: Array, switches: Array, steps: int) -> tuple[Array, Array]:
         return episode(env, Car(start, jnp.float32(0)), bang_bang(switches), steps)[:2]
@@ -89,7 +90,7 @@ def test_mountain_car_takes_exactly_the_papers_fewest_steps(name: str, best: int
 
 @pytest.mark.parametrize(("name", "papers"), [("Pendulum-CA", 930), ("Pendulum-DA", 932)])
 def test_pendulum_is_swung_up_and_held_for_the_papers_return(name: str, papers: int) -> None:
-    env = make_env(name)
+    env = make_control(name)
 
     def swing_up_and_hold(plan: Array) -> Array:
         def push(time: Array, observation: Array) -> Array:
@@ -107,12 +108,12 @@ def test_pendulum_is_swung_up_and_held_for_the_papers_return(name: str, papers: 
 
 def test_no_pendulum_policy_does_much_better_than_that() -> None:
     """Value iteration on a grid: 932.63, and 933.17 and 933.45 on grids of twice and four times the size."""
-    env, size = make_env("Pendulum-CA"), 200
+    env, size = make_control("Pendulum-CA"), 200
     angles = -jnp.pi + 2 * jnp.pi / size * jnp.arange(size)
     rods = Rod(*jnp.meshgrid(angles, jnp.linspace(-8, 8, size + 1), indexing="ij"))
 
     def backed_up(values: Array, force: float) -> Array:
-        rod, reward, _ = env.move(rods, jnp.float32(force))
+        rod, reward, _ = env.push(rods, jnp.float32(force))
         cells = [(rod.angle + jnp.pi) / (2 * jnp.pi) * size, (rod.velocity + 8) / 16 * size]
         around = jnp.concatenate([values, values[:1]])
         return reward - 1 + jnp.asarray(map_coordinates(around, cells, order=1, mode="nearest"))
@@ -137,7 +138,7 @@ def test_acrobot_reaches_the_papers_return_but_not_from_zero(
     name: str, start: tuple[float, ...], switches: tuple[int, ...], best: int
 ) -> None:
     physics = Links(*jnp.array(start))
-    returned, reached, _ = episode(make_env(name), physics, bang_bang(jnp.array(switches)), 60)
+    returned, reached, _ = episode(make_control(name), physics, bang_bang(jnp.array(switches)), 60)
     assert reached
     assert returned == best
 
@@ -145,7 +146,7 @@ def test_acrobot_reaches_the_papers_return_but_not_from_zero(
 @functools.partial(jax.jit, static_argnames="rounds")
 def highest_tip(key: Array, spread: float, steps: int, rounds: int) -> Array:
     """The greatest height found over the starts within ± `spread` and up to nine switches in `steps`."""
-    env = make_env("Acrobot-CA")
+    env = make_control("Acrobot-CA")
 
     def height(plan: Array) -> Array:
         _, _, links = episode(env, Links(*(spread * plan[:4])), bang_bang(plan[4:]), 60)

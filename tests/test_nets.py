@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from greedyac.nets import (
+    KERNELS,
+    LARGE,
     ContinuousCritic,
+    Convolution,
+    Eye,
     HeadsCritic,
     IndexCritic,
     Linear,
@@ -26,10 +30,11 @@ from greedyac.nets import (
     make_twin_critic,
     minimise,
     moments,
+    product,
     select,
     steady_mean,
 )
-from greedyac.policies import GaussianPolicy
+from greedyac.policies import GaussianPolicy, SoftmaxPolicy
 from greedyac.spaces import Box, Discrete, Spaces
 
 Net = TypeVar("Net")
@@ -104,22 +109,160 @@ def test_heads_are_the_layer_itself_with_its_gradient_in_each_lane() -> None:
     close(by_x, np.einsum("lbo,lio->lbi", pull, weight))
 
 
+GRID = (5, 4, 3)
+GRID_BOX = Box((0.0,) * 60, (1.0,) * 60, GRID)
+GRIDS = RNG.normal(size=(BATCH, 60)).astype(np.float32)
+
+
+def convolved(x: Array, weight: Array, bias: Array) -> Array:
+    """XLA's own convolution."""
+    cells = x.reshape(-1, *GRID)
+    found = jax.lax.conv_general_dilated(cells, weight, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+    return (found + bias).reshape(len(cells), -1)
+
+
+def test_a_convolution_is_that_of_xla_with_its_gradients_in_each_lane() -> None:
+    rng = np.random.default_rng(8)
+    shapes = {"x": (BATCH, 60), "weight": (3, 3, 3, KERNELS), "bias": (KERNELS,), "pull": (BATCH, 3 * 2 * KERNELS)}
+    x, weight, bias, pull = (rng.normal(size=(2, *shape)).astype(np.float32) for shape in shapes.values())
+
+    def ours(x: Array, weight: Array, bias: Array) -> Array:
+        layer = eqx.tree_at(lambda layer: (layer.weight, layer.bias), Convolution(GRID), (weight, bias))
+        return layer(x)
+
+    def pulled(function: Any) -> Any:
+        def told(x: Array, weight: Array, bias: Array, pull: Array) -> Any:
+            value, pull_back = jax.vjp(function, x, weight, bias)
+            return value, *pull_back(pull)
+
+        return jax.jit(jax.vmap(told))(x, weight, bias, pull)
+
+    for mine, theirs in zip(pulled(ours), pulled(convolved), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_convolutions_gradient_is_the_slope_of_what_it_computes() -> None:
+    rng, layer = np.random.default_rng(9), randomised(Convolution(GRID))
+    pull = rng.normal(size=(BATCH, 3 * 2 * KERNELS))
+
+    def by_hand(weight: Floats, bias: Floats) -> Floats:
+        cells = GRIDS.astype(float).reshape(BATCH, *GRID)
+        found = np.zeros((BATCH, 3, 2, KERNELS))
+        for row, column in np.ndindex(3, 2):
+            patch = cells[:, row : row + 3, column : column + 3]
+            found[:, row, column] = np.tensordot(patch, weight, 3) + bias
+        return found.reshape(BATCH, -1)
+
+    weight, bias = np.asarray(layer.weight, float), np.asarray(layer.bias, float)
+    close(call(layer, jnp.asarray(GRIDS)), by_hand(weight, bias))
+    slopes = jax.grad(lambda layer: (layer(jnp.asarray(GRIDS)) * pull).sum())(layer)
+    for place in [(0, 0, 0, 0), (2, 1, 2, 15), (1, 2, 0, 7)]:
+        step = np.zeros_like(weight)
+        step[place] = 1e-3
+        slope = ((by_hand(weight + step, bias) - by_hand(weight - step, bias)) * pull).sum() / 2e-3
+        np.testing.assert_allclose(slopes.weight[place], slope, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(slopes.bias, pull.reshape(-1, KERNELS).sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_large_product_has_the_gradients_of_any_other(lanes: int) -> None:
+    rng, inputs, outputs = np.random.default_rng(10), 300, LARGE // 300 + 1
+    x = rng.normal(size=(lanes, 4, 2, inputs)).astype(np.float32)
+    weight, pull = (
+        rng.normal(size=(lanes, *shape)).astype(np.float32) for shape in ((inputs, outputs), (4, 2, outputs))
+    )
+
+    @jax.jit
+    @jax.vmap
+    def pulled(x: Array, weight: Array, pull: Array) -> Any:
+        value, pull_back = jax.vjp(product, x, weight)
+        return value, *pull_back(pull)
+
+    value, by_x, by_weight = pulled(x, weight, pull)
+    near = partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3)
+    near(value, np.einsum("labi,lio->labo", x, weight))
+    near(by_x, np.einsum("labo,lio->labi", pull, weight))
+    near(by_weight, np.einsum("labi,labo->lio", x, pull))
+
+
+def test_a_vector_is_seen_as_it_is() -> None:
+    eye = Eye(OBSERVATION)
+    assert jax.tree.leaves(eye) == []
+    np.testing.assert_array_equal(eye(jnp.asarray(OBSERVATIONS)), OBSERVATIONS)
+
+
+def seen(net: Any) -> Floats:
+    """What the dense layers of a network get of `GRIDS`."""
+    found = convolved(jnp.asarray(GRIDS), net.eye.convolution.weight, net.eye.convolution.bias)
+    return np.maximum(np.asarray(found, float), 0)
+
+
+def dense(net: Any) -> Any:
+    return eqx.tree_at(lambda net: net.eye, net, None)
+
+
+@pytest.mark.parametrize("kind", [HeadsCritic, IndexCritic])
+def test_critics_of_discrete_actions_look_at_grids_first(kind: Any) -> None:
+    critic = randomised(kind(GRID_BOX, COUNT, (8,)))
+    if kind is HeadsCritic:
+        expected = forward(dense(critic), seen(critic))
+    else:
+        features = seen(critic.net)
+        rows = np.concatenate([np.repeat(features, COUNT, 0), np.tile(np.arange(COUNT), BATCH)[:, None]], 1)
+        expected = forward(dense(critic.net), rows).reshape(BATCH, COUNT)
+    np.testing.assert_allclose(critic.values(jnp.asarray(GRIDS)), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_continuous_critic_looks_at_grids_first() -> None:
+    critic = randomised(ContinuousCritic(GRID_BOX, DIMS, (8, 5)))
+    features = seen(critic)
+    rows = np.concatenate([np.broadcast_to(features, (SAMPLES, *features.shape)), ACTIONS], -1)
+    expected = forward(dense(critic), rows)[..., 0]
+    told = call(critic, jnp.asarray(GRIDS), jnp.asarray(ACTIONS))
+    np.testing.assert_allclose(told, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "squashed", "truncated-gaussian"])
+def test_gaussian_policies_look_at_grids_first(family: str) -> None:
+    policy = randomised(GaussianPolicy(GRID_BOX, Box((-1.0,), (1.0,)), (8,), family))
+    flat = GaussianPolicy(Box((0.0,) * policy.eye.size, (1.0,) * policy.eye.size), Box((-1.0,), (1.0,)), (8,), family)
+    flat = eqx.tree_at(
+        lambda net: (net.trunk, net.mean, net.log_std), flat, (policy.trunk, policy.mean, policy.log_std)
+    )
+    ours, expected = policy(jnp.asarray(GRIDS)), flat(jnp.asarray(seen(policy), jnp.float32))
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_a_softmax_policy_looks_at_grids_first() -> None:
+    policy = randomised(SoftmaxPolicy(GRID_BOX, COUNT, (8,)))
+    expected = forward(dense(policy), seen(policy))
+    np.testing.assert_allclose(policy(jnp.asarray(GRIDS)).logits, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_kernels_start_xavier_uniform_over_all_their_cells() -> None:
+    layer = fresh(jax.random.key(0), Convolution((10, 10, 40)))
+    bound = math.sqrt(2) * math.sqrt(6 / (9 * 40 + 9 * KERNELS))
+    assert kstest(np.asarray(layer.weight).ravel(), "uniform", (-bound, 2 * bound)).pvalue > 1e-3
+    assert not layer.bias.any()
+
+
 @pytest.mark.parametrize("hidden", [(8,), (8, 5), (8, 5, 7)])
 def test_continuous_critic_values_the_observation_followed_by_the_action(hidden: tuple[int, ...]) -> None:
-    critic = randomised(ContinuousCritic(FEATURES, DIMS, hidden))
+    critic = randomised(ContinuousCritic(OBSERVATION, DIMS, hidden))
     expected = forward(critic, joined(OBSERVATIONS, ACTIONS))[..., 0]
     close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(ACTIONS[2])), expected[2])
     close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(ACTIONS)), expected)
 
 
 def test_index_critic_takes_the_index_as_one_number() -> None:
-    critic = randomised(IndexCritic(FEATURES, COUNT, (8, 5)))
+    critic = randomised(IndexCritic(OBSERVATION, COUNT, (8, 5)))
     expected = forward(critic, joined(OBSERVATIONS, INDICES[..., None].astype(float)))[..., 0]
     close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(INDICES)), expected)
 
 
 def test_heads_critic_has_one_output_per_action() -> None:
-    critic = randomised(HeadsCritic(FEATURES, COUNT, (8, 5)))
+    critic = randomised(HeadsCritic(OBSERVATION, COUNT, (8, 5)))
     expected = forward(critic, OBSERVATIONS.astype(float))
     close(critic.values(jnp.asarray(OBSERVATIONS)), expected)
     close(call(critic, jnp.asarray(OBSERVATIONS), jnp.asarray(INDICES)), expected[np.arange(BATCH), INDICES])
@@ -127,7 +270,7 @@ def test_heads_critic_has_one_output_per_action() -> None:
 
 @pytest.mark.parametrize("kind", [IndexCritic, HeadsCritic])
 def test_values_are_those_of_each_action_by_itself(kind: Any) -> None:
-    critic = randomised(kind(FEATURES, COUNT, (8,)))
+    critic = randomised(kind(OBSERVATION, COUNT, (8,)))
     observation = jnp.asarray(OBSERVATIONS)
     each = [call(critic, observation, np.full(BATCH, action)) for action in range(COUNT)]
     close(critic.values(observation), np.stack(each, -1))
@@ -273,7 +416,7 @@ def test_average_moves_the_slow_network_by_the_rate() -> None:
 def test_average_of_policies_of_two_families_keeps_that_of_the_slow_one() -> None:
     action = Box((-1.0,) * DIMS, (1.0,) * DIMS)
     slow, fast = (
-        randomised(GaussianPolicy(FEATURES, action, (8, 5), family), seed)
+        randomised(GaussianPolicy(OBSERVATION, action, (8, 5), family), seed)
         for seed, family in [(1, "squashed"), (2, "gaussian")]
     )
     for one, other, family in [(slow, fast, "squashed"), (fast, slow, "gaussian")]:

@@ -386,7 +386,7 @@ def call(policy: Any, observation: Array) -> Any:
 def gaussian_policy(box: Box, seed: int = 0, family: str = "gaussian") -> GaussianPolicy:
     """A policy with random weights and biases."""
     rng = np.random.default_rng(seed)
-    zero = GaussianPolicy(OBSERVATION.size, box, (8, 5), family)
+    zero = GaussianPolicy(OBSERVATION, box, (8, 5), family)
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape).astype(np.float32)), zero)
 
 
@@ -476,7 +476,7 @@ def test_softmax_is_safe_for_huge_logits(logits: list[float]) -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_softmax_sample_frequencies_are_its_probabilities(seed: int) -> None:
     logits = np.array([[1.0, 0.0, -1.0], [-3.0, 2.0, 2.0]], np.float32)
-    noise = SoftmaxPolicy(3, COUNT, (4,)).noise(jax.random.key(seed), (10_000, 2))
+    noise = SoftmaxPolicy(OBSERVATION, COUNT, (4,)).noise(jax.random.key(seed), (10_000, 2))
     actions = np.asarray(Softmax(jnp.asarray(logits)).sample(noise))
     assert actions.shape == (10_000, 2)
     expected = np.exp(log_softmax(logits.astype(float), -1)) * len(actions)
@@ -486,7 +486,7 @@ def test_softmax_sample_frequencies_are_its_probabilities(seed: int) -> None:
 
 
 def test_softmax_noise_is_standard_gumbel() -> None:
-    noise = np.asarray(SoftmaxPolicy(3, COUNT, (4,)).noise(jax.random.key(0), (1000, 5)))
+    noise = np.asarray(SoftmaxPolicy(OBSERVATION, COUNT, (4,)).noise(jax.random.key(0), (1000, 5)))
     assert noise.shape == (1000, 5, COUNT)
     assert kstest(noise.ravel(), gumbel_r.cdf).pvalue > 1e-3  # of ten keys 0 … 9: lowest 0.014
 
@@ -516,7 +516,7 @@ def test_softmax_mode_is_the_first_of_the_most_likely() -> None:
 
 def test_softmax_policy_is_a_network_with_one_logit_per_action() -> None:
     rng = np.random.default_rng(1)
-    zero = SoftmaxPolicy(3, COUNT, (8, 5))
+    zero = SoftmaxPolicy(OBSERVATION, COUNT, (8, 5))
     policy = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape).astype(np.float32)), zero)
     observation = RNG.normal(size=(BATCH, 3))
     expected = head(policy.logits, features(policy, observation))

@@ -1,9 +1,11 @@
 """The paper's settings, typed from its tables once more: environment or agent, then κ, α, τ."""
 
+from typing import Any
+
 import pytest
+from controls import CONTROL
 
 from greedyac.agents import make_agent
-from greedyac.envs import ENVS
 from greedyac.presets import PRESETS, preset
 
 AGENTS = {"GreedyAC": "greedy-ac", "VanillaAC": "vanilla-ac", "SAC": "sac"}
@@ -49,7 +51,7 @@ def rows(table: str) -> dict[tuple[str, str], tuple[str, ...]]:
 
 @pytest.mark.parametrize("name", ["paper", "paper-across"])
 @pytest.mark.parametrize("agent", AGENTS.values())
-@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("env", CONTROL)
 def test_a_preset_is_the_papers_row_with_the_published_codes_choices(name: str, agent: str, env: str) -> None:
     kappa, alpha, tau = rows(PER_ENVIRONMENT)[agent, env] if name == "paper" else rows(ACROSS)[agent, env[-2:]]
     expected = {"actor_step_size_scale": float(kappa), "critic_step_size": float(alpha), **PUBLISHED[agent]}
@@ -59,5 +61,24 @@ def test_a_preset_is_the_papers_row_with_the_published_codes_choices(name: str, 
     make_agent(agent, expected)  # every name and value is one that the agent takes
 
 
-def test_presets_cover_three_agents_and_six_environments() -> None:
-    assert {name: len(table) for name, table in PRESETS.items()} == {"paper": 18, "paper-across": 18}
+LARGER: dict[tuple[str, str], dict[str, Any]] = {
+    ("greedy-ac", "MinAtar-Breakout"): {},
+    ("greedy-ac", "MinAtar-Freeway"): {},
+    ("sac", "MinAtar-Breakout"): {"entropy_scale": 1e-3},
+    ("sac", "MinAtar-Freeway"): {"entropy_scale": 1e-3},
+    ("greedy-ac", "Swimmer-v5"): {
+        "critic_step_size": 1e-4, "actor_step_size_scale": 1e-2, "entropy_scale": 0.1,
+        "hidden": (256, 256), "batch_size": 100,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("agent", "env"), LARGER)
+def test_the_larger_worlds_have_the_settings_of_the_papers_scaling_section(agent: str, env: str) -> None:
+    common = {"critic_step_size": 1e-3, "actor_step_size_scale": 1.0, "replay_capacity": 1_000_000}
+    expected = {**common, **PUBLISHED[agent], "discrete_critic": "heads", **LARGER[agent, env]}
+    assert preset("paper", agent, env) == expected
+
+
+def test_presets_cover_three_agents_on_six_environments_and_the_larger_worlds() -> None:
+    assert {name: len(table) for name, table in PRESETS.items()} == {"paper": 18 + len(LARGER), "paper-across": 18}

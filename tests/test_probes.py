@@ -8,7 +8,7 @@ import pytest
 from probes import BY_ACTION, BY_BOTH, BY_OBSERVATION, CONSTANT, TWO_STEPS, Endless, FiveProbes, ManyActions
 
 from greedyac.agents import make_agent
-from greedyac.envs import Env
+from greedyac.envs import Control
 from greedyac.training.loop import Lanes
 
 SEEDS = range(4)
@@ -29,7 +29,7 @@ class Case(NamedTuple):
 
     agent: str
     options: dict[str, Any]
-    env: Env
+    env: Control
     steps: int = 6000
 
 
@@ -62,7 +62,7 @@ def trained(request: pytest.FixtureRequest) -> tuple[Case, Lanes]:
     return case, lanes
 
 
-def chosen(lanes: Lanes, env: Env, observation: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def chosen(lanes: Lanes, env: Control, observation: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The force of each lane's most likely action for an observation, and its value; `[lanes, 2]` by two critics."""
     state, given = lanes.state.agent, np.asarray(observation, np.float32)
     actions = jax.vmap(lambda actor: actor(given).mode())(state.actor)

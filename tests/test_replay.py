@@ -10,7 +10,8 @@ import pytest
 from jax import Array
 from scipy.stats import chisquare
 
-from greedyac import replay
+from greedyac import bits, replay
+from greedyac.envs import make_env
 from greedyac.replay import Batch
 from greedyac.spaces import Box, Discrete, Spaces
 
@@ -29,14 +30,14 @@ def transition(spaces: Spaces, time: int) -> Batch:
     return Batch(*map(jnp.asarray, (observation, action, np.float32(time + 1), observation + 100, continues)))
 
 
-write = jax.jit(replay.write, donate_argnums=0)
+write = jax.jit(replay.write, donate_argnums=0, static_argnames="spaces")
 
 
 def written(spaces: Spaces, count: int) -> Array:
     """A replay after `count` steps."""
     rows = replay.empty(CAPACITY, spaces)
     for time in range(count):
-        rows = write(rows, transition(spaces, time), np.int32(time))
+        rows = write(rows, spaces, transition(spaces, time), np.int32(time))
     return rows
 
 
@@ -62,6 +63,53 @@ def test_only_and_all_written_transitions_are_sampled(count: int) -> None:
 @pytest.mark.parametrize("count", [CAPACITY + 1, 2 * CAPACITY, 2 * CAPACITY + 3])
 def test_a_full_replay_holds_the_latest(count: int) -> None:
     assert set(times(sampled(CONTINUOUS, count))) == set(range(count - CAPACITY, count))
+
+
+BITS = Box((0.0,) * 45, (1.0,) * 45, (3, 3, 5), "bool")
+BYTES = Box((0.0,) * 10, (255.0,) * 10, stored="uint8")
+PIXELS = Box((0.0,) * 9, (1.0,) * 9, (3, 3, 1), "uint8")
+OTHERS = {
+    "bits": Spaces(BITS, Discrete(7)),
+    "bits-continuous": Spaces(BITS, CONTINUOUS.action),
+    "bytes": Spaces(BYTES, Discrete(7)),
+    "pixels": Spaces(PIXELS, Discrete(7)),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_bits_and_bytes_come_back_as_they_were_written(name: str) -> None:
+    spaces, random = OTHERS[name], np.random.default_rng(0)
+    box, most = spaces.observation, 2 if name.startswith("bits") else 256
+    seen = random.integers(0, most, (CAPACITY + 2, 2, box.size)).astype(np.float32)
+    if name == "pixels":
+        seen *= np.float32(box.unit)
+    rows = replay.empty(CAPACITY, spaces)
+    for time in range(CAPACITY + 2):
+        observation, following = map(jnp.asarray, seen[time])
+        told = transition(DISCRETE if isinstance(spaces.action, Discrete) else CONTINUOUS, time)
+        rows = write(rows, spaces, told._replace(observation=observation, next_observation=following), np.int32(time))
+    batch = jax.device_get(drawn(rows, spaces, 0, SIZE, CAPACITY + 1))
+    assert set(times(batch)) == set(range(2, CAPACITY + 2))
+    for index, time in enumerate(times(batch)):
+        expected = transition(DISCRETE if isinstance(spaces.action, Discrete) else CONTINUOUS, time)
+        np.testing.assert_array_equal(batch.observation[index], seen[time, 0])
+        np.testing.assert_array_equal(batch.next_observation[index], seen[time, 1])
+        for field in ("action", "reward", "continues"):
+            np.testing.assert_array_equal(getattr(batch, field)[index], getattr(expected, field), err_msg=field)
+
+
+@pytest.mark.parametrize("box", [BITS, BYTES, PIXELS])
+def test_a_number_out_of_range_does_not_spill_into_its_neighbours(box: Box) -> None:
+    numbers = np.zeros(box.size, np.float32)
+    numbers[3], numbers[5] = 1e6, -7
+    whole = np.asarray(bits.unpack(bits.pack(jnp.asarray(numbers), box), box))
+    assert whole[3] == box.high[3]
+    assert not np.delete(whole, 3).any()
+
+
+def test_a_million_transitions_of_breakout_take_at_most_150_mb() -> None:
+    rows = jax.eval_shape(lambda: replay.empty(1_000_000, make_env("MinAtar-Breakout").spaces))
+    assert rows.size * rows.dtype.itemsize == 116_000_000
 
 
 @pytest.mark.parametrize("spaces", [CONTINUOUS, DISCRETE])

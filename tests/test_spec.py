@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
+from controls import CONTROL
 
 from greedyac.agents import AGENTS, Agent, Random, make_agent
-from greedyac.envs import ENVS
 from greedyac.errors import InputError
 from greedyac.hypers import values_of
 from greedyac.presets import PRESETS
@@ -406,7 +406,7 @@ def test_a_shipped_study_has_its_own_name_and_text(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "preset"), [("paper/per-env", "paper"), ("paper/across-env", "paper-across")])
 def test_learning_curves_are_of_the_presets_on_fresh_seeds(name: str, preset: str) -> None:
-    pairs = product(("greedy-ac", "sac", "vanilla-ac"), ENVS)
+    pairs = product(("greedy-ac", "sac", "vanilla-ac"), CONTROL)
     assert by_id(shipped(name).cases) == by_id(case(*pair, 100_000, **PRESETS[preset][pair]) for pair in pairs)
     assert (shipped(name).seeds, shipped(name).tuning_seeds) == (tuple(range(10, 40)), ())
     assert len(shipped(name).runs()) == 3 * 6 * 30
@@ -449,8 +449,8 @@ def test_studies_of_our_own_are_these_grids(name: str, steps: int, seeds: int, c
 def test_the_slips_put_right_are_paired_with_the_published_choices(name: str, preset: str) -> None:
     """On seeds that the larger study has, too: what is published is in both, and is run once."""
     given = shipped(f"paper/{name}-corrected")
-    right = [(agent, env) for agent in ("greedy-ac", "vanilla-ac") for env in ENVS if env.endswith("CA")]
-    own = [("sac", env) for env in ENVS if env.endswith("DA")]
+    right = [(agent, env) for agent in ("greedy-ac", "vanilla-ac") for env in CONTROL if env.endswith("CA")]
+    own = [("sac", env) for env in CONTROL if env.endswith("DA")]
     estimator, target = {"entropy_estimator": "score"}, {"soft_target": "own"}
     corrected = [case(*pair, 100_000, **PRESETS[preset][pair] | estimator) for pair in right]
     corrected += [case(*pair, 100_000, **PRESETS[preset][pair] | target) for pair in own]
@@ -464,7 +464,7 @@ def test_the_slips_put_right_are_paired_with_the_published_choices(name: str, pr
 def test_open_choices_are_paired_with_those_of_the_paper() -> None:
     given = shipped("paper/open-choices")
     agents = ("greedy-ac", "sac", "vanilla-ac")
-    chosen = {(agent, env): PRESETS["paper"][agent, env] for agent, env in product(agents, ENVS)}
+    chosen = {(agent, env): PRESETS["paper"][agent, env] for agent, env in product(agents, CONTROL)}
     heads = {pair: hypers | {"discrete_critic": "heads"} for pair, hypers in chosen.items() if pair[1].endswith("DA")}
     other = [case(*pair, 100_000, **hypers) for pair, hypers in heads.items()]
     acrobot = [case(*pair, 100_000, **hypers) for pair, hypers in chosen.items() if pair[1].startswith("Acrobot")]
@@ -474,6 +474,29 @@ def test_open_choices_are_paired_with_those_of_the_paper() -> None:
     assert set(given.runs()) - set(shipped("paper/per-env").runs()) == there
     assert {(one.agent, one.env) for one in other} == {(one.agent, one.env) for one in given.cases}
     assert len(given.runs()) == 150 + 120
+
+
+@pytest.mark.parametrize(("name", "steps", "seeds"), [("minatar", 5_000_000, 10), ("minatar-reduced", 200_000, 3)])
+def test_minatar_is_two_agents_on_two_games_with_the_papers_settings(name: str, steps: int, seeds: int) -> None:
+    given = shipped(f"paper/{name}")
+    pairs = list(product(("greedy-ac", "sac"), ("MinAtar-Breakout", "MinAtar-Freeway")))
+    settings = {pair: PRESETS["paper"][pair] | {"hidden": (128,)} for pair in pairs}
+    assert by_id(given.cases) == by_id(case(*pair, steps, **settings[pair]) for pair in pairs)
+    assert (given.seeds, given.tuning_seeds) == (tuple(range(seeds)), ())
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "seeds", "tuning", "step_sizes"),
+    [("swimmer", 1_000_000, 10, (0,), [1e-4]), ("swimmer-reduced", 120_000, 2, (), [1e-4, 1e-3])],
+)
+def test_swimmer_is_the_papers_setting_with_offline_evaluation(
+    name: str, steps: int, seeds: int, tuning: tuple[int, ...], step_sizes: list[float]
+) -> None:
+    given, pair = shipped(f"paper/{name}"), ("greedy-ac", "Swimmer-v5")
+    settings = [PRESETS["paper"][pair] | {"critic_step_size": size} for size in step_sizes]
+    evaluated = [replace(case(*pair, steps, **one), eval_every=10_000, eval_episodes=10) for one in settings]
+    assert by_id(given.cases) == by_id(evaluated)
+    assert (given.seeds, given.tuning_seeds) == (tuple(range(seeds)), tuning)
 
 
 @pytest.mark.parametrize("name", LARGE)

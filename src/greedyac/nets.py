@@ -1,5 +1,6 @@
 """Networks as pytrees: layers, critics that value many actions of a state at once, and how Adam moves them.
 
+Vectors go through dense layers; grids and images, whose numbers come in a row, through one convolution before that.
 ReLU between layers, Xavier-uniform weights with the ReLU gain √2, zero biases, as in the published code.
 """
 
@@ -13,7 +14,37 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from greedyac.spaces import Box, Spaces
+from greedyac.spaces import KERNEL, Box, Spaces
+
+LARGE = 2**16
+"""Weights of more numbers than this have a gradient of their own."""
+
+
+def product(x: Array, weight: Array) -> Array:
+    """`x: [..., inputs]` times `weight: [inputs, outputs]`."""
+    return _large_product(x, weight) if weight.size > LARGE else x @ weight
+
+
+@jax.custom_vjp
+def _large_product(x: Array, weight: Array) -> Array:
+    """With a gradient laid out as the weights are. JAX's is transposed, and XLA would turn all that Adam has."""
+    return x @ weight
+
+
+def _forward(x: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ weight, (x, weight)
+
+
+def _backward(given: tuple[Array, Array], pull: Array) -> tuple[Array, Array]:
+    x, weight = given
+    return jnp.einsum("...o,io->...i", pull, weight), jnp.einsum("bi,bo->io", _rows(x), _rows(pull))
+
+
+def _rows(x: Array) -> Array:
+    return x.reshape(-1, x.shape[-1])
+
+
+_large_product.defvjp(_forward, _backward)
 
 
 class Linear(eqx.Module):
@@ -28,7 +59,7 @@ class Linear(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """`x: [..., inputs]` → `[..., outputs]`."""
-        return x @ self.weight + self.bias
+        return product(x, self.weight) + self.bias
 
     def heads(self, x: Array) -> Array:
         """The same, faster if there are few outputs.
@@ -37,6 +68,65 @@ class Linear(eqx.Module):
         """
         columns = jax.lax.optimization_barrier(self.weight.T)  # type: ignore[no-untyped-call]
         return x @ columns.T + self.bias
+
+
+KERNELS = 16
+"""How many kernels the convolution has."""
+
+
+class Convolution(eqx.Module):
+    """What `KERNELS` kernels find in a grid, at every place where they fit.
+
+    As patches × matrix: with a kernel per lane that is several times faster on a CPU than XLA's convolution.
+    """
+
+    weight: Array
+    """`[KERNEL, KERNEL, channels, KERNELS]`"""
+    bias: Array
+    grid: tuple[int, int, int] = eqx.field(static=True)
+
+    def __init__(self, grid: tuple[int, int, int]):
+        self.grid = grid
+        self.weight = jnp.zeros((KERNEL, KERNEL, grid[2], KERNELS), jnp.float32)
+        self.bias = jnp.zeros(KERNELS, jnp.float32)
+
+    def __call__(self, x: Array) -> Array:
+        """`x: [..., rows × columns × channels]` → `[..., places × KERNELS]`."""
+        rows, columns, channels = self.grid
+        cells = x.reshape(*x.shape[:-1], *self.grid)
+        patches = jnp.concatenate(
+            [
+                cells[..., down : down + rows - KERNEL + 1, right : right + columns - KERNEL + 1, :]
+                for down in range(KERNEL)
+                for right in range(KERNEL)
+            ],
+            -1,
+        )
+        found = _large_product(patches, self.weight.reshape(KERNEL * KERNEL * channels, KERNELS)) + self.bias
+        return found.reshape(*x.shape[:-1], -1)
+
+
+def seen_numbers(observation: Box) -> int:
+    """How many numbers a network's dense layers get of an observation."""
+    if observation.grid is None:
+        return observation.size
+    rows, columns, _ = observation.grid
+    return (rows - KERNEL + 1) * (columns - KERNEL + 1) * KERNELS
+
+
+class Eye(eqx.Module):
+    """What a network sees of an observation: a vector as it is, of a grid what a convolution finds."""
+
+    convolution: Convolution | None
+    size: int = eqx.field(static=True)
+
+    def __init__(self, observation: Box):
+        self.convolution = Convolution(observation.grid) if observation.grid else None
+        self.size = seen_numbers(observation)
+
+    def __call__(self, observation: Array) -> Array:
+        """`observation: [..., features]` → `[..., size]`."""
+        return observation if self.convolution is None else jax.nn.relu(self.convolution(observation))
 
 
 class Trunk(eqx.Module):
@@ -60,19 +150,21 @@ class ContinuousCritic(eqx.Module):
     The first layer is computed in two parts, so that many actions of one state share the state's part.
     """
 
+    eye: Eye
     first: Linear
     trunk: Trunk
     last: Linear
 
-    def __init__(self, observation_size: int, action_size: int, hidden: Sequence[int]):
-        self.first = Linear(observation_size + action_size, hidden[0])
+    def __init__(self, observation: Box, action_size: int, hidden: Sequence[int]):
+        self.eye = Eye(observation)
+        self.first = Linear(self.eye.size + action_size, hidden[0])
         self.trunk = Trunk(hidden[0], hidden[1:])
         self.last = Linear(hidden[-1], 1)
 
     def __call__(self, observation: Array, action: Array) -> Array:
         """`observation: [..., features]`, `action: [..., dims]`, leading axes broadcast → `[...]`."""
-        of_observation, of_action = jnp.split(self.first.weight, [observation.shape[-1]])
-        first = (observation @ of_observation + self.first.bias) + action @ of_action
+        of_observation, of_action = jnp.split(self.first.weight, [self.eye.size])
+        first = (product(self.eye(observation), of_observation) + self.first.bias) + action @ of_action
         return self.last(self.trunk(jax.nn.relu(first)))[..., 0]
 
 
@@ -82,8 +174,8 @@ class IndexCritic(eqx.Module):
     net: ContinuousCritic
     count: int = eqx.field(static=True)
 
-    def __init__(self, observation_size: int, count: int, hidden: Sequence[int]):
-        self.net = ContinuousCritic(observation_size, 1, hidden)
+    def __init__(self, observation: Box, count: int, hidden: Sequence[int]):
+        self.net = ContinuousCritic(observation, 1, hidden)
         self.count = count
 
     def __call__(self, observation: Array, action: Array) -> Array:
@@ -98,11 +190,13 @@ class IndexCritic(eqx.Module):
 class HeadsCritic(eqx.Module):
     """Q(s, a) of discrete actions by a network with one output per action."""
 
+    eye: Eye
     trunk: Trunk
     last: Linear
 
-    def __init__(self, observation_size: int, count: int, hidden: Sequence[int]):
-        self.trunk = Trunk(observation_size, hidden)
+    def __init__(self, observation: Box, count: int, hidden: Sequence[int]):
+        self.eye = Eye(observation)
+        self.trunk = Trunk(self.eye.size, hidden)
         self.last = Linear(hidden[-1], count)
 
     def __call__(self, observation: Array, action: Array) -> Array:
@@ -111,7 +205,7 @@ class HeadsCritic(eqx.Module):
 
     def values(self, observation: Array) -> Array:
         """Q(s, ·): `observation: [..., features]` → `[..., actions]`."""
-        return self.last.heads(self.trunk(observation))
+        return self.last.heads(self.trunk(self.eye(observation)))
 
 
 Critic = ContinuousCritic | IndexCritic | HeadsCritic
@@ -134,12 +228,12 @@ class TwinCritic(eqx.Module):
 
 def make_critic(key: Array, spaces: Spaces, hidden: Sequence[int], discrete_critic: str) -> Critic:
     """The critic for these spaces; `discrete_critic` is `heads` or `index`."""
-    size, action = spaces.observation.size, spaces.action
+    observation, action = spaces.observation, spaces.action
     if isinstance(action, Box):
-        return initialised(key, ContinuousCritic(size, action.size, hidden))
+        return initialised(key, ContinuousCritic(observation, action.size, hidden))
     if discrete_critic == "index":
-        return initialised(key, IndexCritic(size, action.count, hidden))
-    return initialised(key, HeadsCritic(size, action.count, hidden))
+        return initialised(key, IndexCritic(observation, action.count, hidden))
+    return initialised(key, HeadsCritic(observation, action.count, hidden))
 
 
 def make_twin_critic(key: Array, spaces: Spaces, hidden: Sequence[int], discrete_critic: str) -> TwinCritic:
@@ -172,7 +266,8 @@ def initialised(key: Array, net: Net) -> Net:
 def _xavier(weight: Array, drawn: Array) -> Array:
     if weight.ndim < 2:
         return weight
-    return math.sqrt(2.0) * math.sqrt(6.0 / sum(weight.shape)) * drawn.reshape(weight.shape)
+    *kernel, inputs, outputs = weight.shape
+    return math.sqrt(2.0) * math.sqrt(6.0 / (math.prod(kernel) * (inputs + outputs))) * drawn.reshape(weight.shape)
 
 
 _ADAM = optax.scale_by_adam(b1=0.9, b2=0.999, eps=1e-8)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from greedyac.nets import Linear, Trunk, initialised, select
+from greedyac.nets import Eye, Linear, Trunk, initialised, select
 from greedyac.rng import computed_once
 from greedyac.spaces import Box, Spaces
 
@@ -248,6 +248,7 @@ class GaussianPolicy(eqx.Module):
     The mean is a tanh, scaled to the action range; except for `squashed`, which squashes its samples instead.
     """
 
+    eye: Eye
     trunk: Trunk
     mean: Linear
     log_std: Linear
@@ -255,8 +256,9 @@ class GaussianPolicy(eqx.Module):
     high: tuple[float, ...] = eqx.field(static=True)
     family: str = eqx.field(static=True)
 
-    def __init__(self, observation_size: int, action: Box, hidden: Sequence[int], family: str = "gaussian"):
-        self.trunk = Trunk(observation_size, hidden)
+    def __init__(self, observation: Box, action: Box, hidden: Sequence[int], family: str = "gaussian"):
+        self.eye = Eye(observation)
+        self.trunk = Trunk(self.eye.size, hidden)
         self.mean = Linear(hidden[-1], action.size)
         self.log_std = Linear(hidden[-1], action.size)
         self.low, self.high, self.family = action.low, action.high, family
@@ -264,7 +266,7 @@ class GaussianPolicy(eqx.Module):
     def __call__(self, observation: Array) -> Any:
         """`observation: [..., features]` → distributions over actions `[..., dims]`."""
         low, high = jnp.asarray(self.low), jnp.asarray(self.high)
-        features = self.trunk(observation)
+        features = self.trunk(self.eye(observation))
         mean = self.mean(features)
         if self.family != "squashed":
             mean = (low + high) / 2 + (high - low) / 2 * jnp.tanh(mean)
@@ -279,16 +281,18 @@ class GaussianPolicy(eqx.Module):
 class SoftmaxPolicy(eqx.Module):
     """One logit per action."""
 
+    eye: Eye
     trunk: Trunk
     logits: Linear
 
-    def __init__(self, observation_size: int, count: int, hidden: Sequence[int]):
-        self.trunk = Trunk(observation_size, hidden)
+    def __init__(self, observation: Box, count: int, hidden: Sequence[int]):
+        self.eye = Eye(observation)
+        self.trunk = Trunk(self.eye.size, hidden)
         self.logits = Linear(hidden[-1], count)
 
     def __call__(self, observation: Array) -> Softmax:
         """`observation: [..., features]` → distributions over actions."""
-        return Softmax(self.logits.heads(self.trunk(observation)))
+        return Softmax(self.logits.heads(self.trunk(self.eye(observation))))
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         """Noise for actions of states `shape`."""
@@ -309,7 +313,7 @@ def spread(name: str, policy: Any) -> dict[str, Array]:
 
 def make_policy(key: Array, spaces: Spaces, hidden: Sequence[int], family: str = "gaussian") -> Policy:
     """The policy for these spaces: a Gaussian of that family, or a softmax."""
-    size, action = spaces.observation.size, spaces.action
+    observation, action = spaces.observation, spaces.action
     if isinstance(action, Box):
-        return initialised(key, GaussianPolicy(size, action, hidden, family))
-    return initialised(key, SoftmaxPolicy(size, action.count, hidden))
+        return initialised(key, GaussianPolicy(observation, action, hidden, family))
+    return initialised(key, SoftmaxPolicy(observation, action.count, hidden))

@@ -38,6 +38,15 @@ _ACROSS_ENVIRONMENTS: dict[str, dict[str, Row]] = {
     "sac": {"CA": (1.0, 1e-3, 1e-3), "DA": (10.0, 1e-5, 10.0)},
     "vanilla-ac": {"CA": (2.0, 1e-3, 1e-3), "DA": (0.1, 1e-3, 1e-2)},
 }
+_LARGER: dict[str, dict[str, tuple[Row, dict[str, Any]]]] = {
+    "greedy-ac": {
+        "MinAtar-Breakout": ((1.0, 1e-3, None), {}),
+        "MinAtar-Freeway": ((1.0, 1e-3, None), {}),
+        "Swimmer-v5": ((1e-2, 1e-4, 1e-1), {"hidden": (256, 256), "batch_size": 100}),
+    },
+    "sac": {"MinAtar-Breakout": ((1.0, 1e-3, 1e-3), {}), "MinAtar-Freeway": ((1.0, 1e-3, 1e-3), {})},
+}
+"""Also what of networks and batches differs from the defaults. For these the published code's critic is not known."""
 _PUBLISHED: dict[str, dict[str, Any]] = {
     "greedy-ac": {"proposal_policy": "gaussian", "entropy_estimator": "released", "discrete_critic": "index"},
     "sac": {"soft_target": "released", "discrete_critic": "index"},
@@ -51,9 +60,16 @@ def _setting(agent: str, row: Row) -> dict[str, Any]:
     return tuned | _PUBLISHED[agent]
 
 
+_OTHERWISE = {"discrete_critic": "heads", "replay_capacity": 1_000_000}
+
 PRESETS: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
     "paper": {
-        (agent, env): _setting(agent, row) for agent, rows in _PER_ENVIRONMENT.items() for env, row in rows.items()
+        **{(agent, env): _setting(agent, row) for agent, rows in _PER_ENVIRONMENT.items() for env, row in rows.items()},
+        **{
+            (agent, env): _setting(agent, row) | _OTHERWISE | more
+            for agent, rows in _LARGER.items()
+            for env, (row, more) in rows.items()
+        },
     },
     "paper-across": {
         (agent, env): _setting(agent, _ACROSS_ENVIRONMENTS[agent][env[-2:]])

@@ -6,6 +6,7 @@ Gymnasium looks for no plugins, so importing greedyac registers them.
 import gymnasium
 
 NAMES = tuple(f"{name}-{actions}" for name in ("MountainCar", "Pendulum", "Acrobot") for actions in ("CA", "DA"))
+NAMES += ("MinAtar-Breakout", "MinAtar-Freeway")
 """Those of `greedyac.envs.ENVS`."""
 
 

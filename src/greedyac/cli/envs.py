@@ -1,6 +1,7 @@
 """`greedyac envs`: where agents learn, and every option."""
 
 import json
+from itertools import groupby
 from typing import Any
 
 from rich.console import Console
@@ -41,9 +42,11 @@ def run(options: Any) -> int:
     console.print("\nOptions, given as --env-option name=value:")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("environment", "option", "default", "allowed", "meaning"):
-        table.add_column(heading, no_wrap=heading != "meaning")
-    for kind, env in {name.rpartition("-")[0]: env for name, (env, _) in ENVS.items()}.items():
+        table.add_column(heading, no_wrap=heading in ("environment", "option", "default"))
+    for env, named in groupby(ENVS, key=lambda name: ENVS[name][0]):
+        first, *others = named
+        names = ", ".join([first, *(name[name.rindex("-") :] for name in others)])
         for hyper in hypers_of(env).values():
-            table.add_row(f"{kind}-CA, -DA", hyper.name, show(hyper.default), hyper.range, hyper.help)
+            table.add_row(names, hyper.name, show(hyper.default), hyper.range, hyper.help)
     console.print(table)
     return 0

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from greedyac.envs.acrobot import Acrobot
+from greedyac.envs.control import Control
 from greedyac.envs.env import Env, EnvState, Transition
 from greedyac.envs.host import HostEnv, find_host_env, parse_option, show_option
+from greedyac.envs.minatar import Breakout, Freeway
 from greedyac.envs.mountain_car import MountainCar
 from greedyac.envs.pendulum import Pendulum
 from greedyac.errors import unknown
@@ -14,8 +16,11 @@ from greedyac.hypers import checked, hypers_of, show
 __all__ = [
     "ENVS",
     "Acrobot",
+    "Breakout",
+    "Control",
     "Env",
     "EnvState",
+    "Freeway",
     "HostEnv",
     "MountainCar",
     "Pendulum",
@@ -28,12 +33,14 @@ __all__ = [
     "parse_env_option",
 ]
 
-_CLASSES: dict[str, type[Env]] = {"MountainCar": MountainCar, "Pendulum": Pendulum, "Acrobot": Acrobot}
+_CONTROL: dict[str, type[Control]] = {"MountainCar": MountainCar, "Pendulum": Pendulum, "Acrobot": Acrobot}
 
-ENVS: dict[str, tuple[type[Env], bool]] = {
-    f"{name}-{suffix}": (env, suffix == "CA") for name, env in _CLASSES.items() for suffix in ("CA", "DA")
-}
-"""Name → class, and whether its actions are continuous."""
+ENVS: dict[str, tuple[type[Env], dict[str, bool]]] = {
+    f"{name}-{suffix}": (env, {"continuous": suffix == "CA"})
+    for name, env in _CONTROL.items()
+    for suffix in ("CA", "DA")
+} | {"MinAtar-Breakout": (Breakout, {}), "MinAtar-Freeway": (Freeway, {})}
+"""Name → class, and what of it the name decides."""
 
 
 World = Env | HostEnv
@@ -44,8 +51,8 @@ def make_env(name: str, options: Mapping[str, object] | None = None) -> Env:
     """The built-in environment of that name with these options of its constructor."""
     if name not in ENVS:
         raise unknown("environment", name, ENVS)
-    env, continuous = ENVS[name]
-    return checked(env, f"option of {name}", options or {}, continuous=continuous)
+    env, named = ENVS[name]
+    return checked(env, f"option of {name}", options or {}, **named)
 
 
 def make_world(name: str, options: Mapping[str, object] | None = None) -> World:

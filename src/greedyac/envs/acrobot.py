@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.envs.env import Env, wrap_angle
+from greedyac.envs.control import Control, wrap_angle
 from greedyac.hypers import static
 from greedyac.spaces import Box
 
@@ -31,7 +31,7 @@ class Links(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Acrobot(Env):
+class Acrobot(Control):
     """−1 per step, 0 on the step that lifts the tip one link's length above the bar."""
 
     observation_space = Box(
@@ -54,7 +54,7 @@ class Acrobot(Env):
         """The four state variables."""
         return jnp.stack(physics)
 
-    def move(self, physics: Links, force: Array) -> tuple[Links, Array, Array]:
+    def push(self, physics: Links, force: Array) -> tuple[Links, Array, Array]:
         """One classical Runge–Kutta step, then wrap the angles and clip the velocities."""
 
         def after(slope: Links, time: float) -> Links:

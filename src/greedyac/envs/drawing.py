@@ -6,14 +6,19 @@ in face.py.
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
+from jax import Array
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from greedyac.envs.acrobot import Acrobot, Links
 from greedyac.envs.env import Env
+from greedyac.envs.minatar import Breakout, Freeway
+from greedyac.envs.minatar.game import SIZE, Game, Played
 from greedyac.envs.mountain_car import Car, MountainCar
 from greedyac.envs.pendulum import Pendulum, Rod
 from greedyac.errors import InputError
@@ -135,6 +140,32 @@ def draw_mountain_car(env: MountainCar, physics: Car, force: float) -> Frame:
     return canvas.frame()
 
 
+def draw_game(env: Game, physics: Played, force: float) -> Frame:
+    """The cells of the grid, each in the colour of the first thing that is there."""
+    rows, columns, channels = SIZE, SIZE, len(env.channels)
+    canvas = Canvas(400, 400, unit=CELL, centre=(columns / 2, -rows / 2))
+    canvas.polygon([(0, 0), (columns, 0), (columns, -rows), (0, -rows)], INK)
+    cells = np.asarray(_observed(env, physics)).reshape(rows, columns, channels)
+    for row, column, channel in sorted(np.argwhere(cells).tolist(), key=lambda place: -place[2]):
+        square = [(column + x, -row - y) for x, y in ((0.04, 0.04), (0.96, 0.04), (0.96, 0.96), (0.04, 0.96))]
+        canvas.polygon(square, GAMES[type(env)][channel])
+    return canvas.frame()
+
+
+@partial(jax.jit, static_argnums=0)
+def _observed(env: Game, physics: Played) -> Array:
+    return env.observe(physics)
+
+
+CELL = 40
+"""Pixels of a game's cell."""
+TRAILS = ("#E8EDF2", "#BCC6D0", "#929EAB", "#6B7887", "#4A5563")
+GAMES: dict[type[Env], tuple[str, ...]] = {
+    Breakout: (SECOND, PAPER, SHADE, FORCE),
+    Freeway: (GOAL, FORCE, *TRAILS),  # the faster a car the brighter its trail
+}
+"""The colours of their channels."""
+
 VALLEY, CAR, WHEEL = 280, 0.17, 0.032
 """Pixels per 1, the car's length, its wheels' radius."""
 
@@ -142,6 +173,8 @@ DRAWINGS: dict[type[Env], Drawing] = {
     MountainCar: Drawing(draw_mountain_car, 30),
     Pendulum: Drawing(draw_pendulum, 20),  # as fast as its clock
     Acrobot: Drawing(draw_acrobot, 15),  # three times as fast as its clock
+    Breakout: Drawing(draw_game, 10),
+    Freeway: Drawing(draw_game, 15),
 }
 
 

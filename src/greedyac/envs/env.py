@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.hypers import hashed_values, hypers_of, static, values_of
-from greedyac.spaces import Box, Discrete, Spaces
+from greedyac.spaces import Spaces
 
 
 class EnvState(NamedTuple):
@@ -37,19 +37,15 @@ class Env(ABC):
 
     numerics: ClassVar[int] = 1
     """Raised by hand when a change of the code changes the numbers: it enters every run's id."""
-    observation_space: ClassVar[Box]
-    action_box: ClassVar[Box]
-    """The continuous actions; the discrete ones are its lowest, its middle and its highest."""
 
-    continuous: bool = True
     time_limit: int = static(
         1000, help="steps after which an episode is cut without terminating", at_least=1, at_most=2**31 - 1
     )
 
     @property
+    @abstractmethod
     def spaces(self) -> Spaces:
         """What an agent sees and does here."""
-        return Spaces(self.observation_space, self.action_box if self.continuous else Discrete(3))
 
     @property
     def options_changed(self) -> dict[str, Any]:
@@ -71,8 +67,8 @@ class Env(ABC):
         """The observation `[features]` that belongs to the physics."""
 
     @abstractmethod
-    def move(self, physics: Any, force: Array) -> tuple[Any, Array, Array]:
-        """One step under a force within `action_box`: the new physics, the reward and whether it terminated."""
+    def move(self, physics: Any, action: Array, key: Array) -> tuple[Any, Array, Array]:
+        """One step: the new physics, the reward and whether it terminated. `key` is for worlds that move at random."""
 
     def reset(self, key: Array) -> tuple[EnvState, Array]:
         """A new episode: its state and first observation."""
@@ -80,21 +76,8 @@ class Env(ABC):
         return EnvState(physics, jnp.int32(0)), self.observe(physics)
 
     def step(self, state: EnvState, action: Array, key: Array) -> tuple[EnvState, Transition]:
-        """One step of time. `key` is for environments that move at random."""
-        physics, reward, terminated = self.move(state.physics, self._force(action))
+        """One step of time."""
+        physics, reward, terminated = self.move(state.physics, action, key)
         time = state.time + 1
         truncated = (time >= self.time_limit) & ~terminated
         return EnvState(physics, time), Transition(self.observe(physics), reward, terminated, truncated)
-
-    def _force(self, action: Array) -> Array:
-        """The scalar force of an action: clipped if continuous, one of {lowest, middle, highest} if discrete."""
-        low, high = self.action_box.low[0], self.action_box.high[0]
-        if self.continuous:
-            return jnp.clip(action[0], low, high)
-        return jnp.asarray([low, (low + high) / 2, high], jnp.float32)[action]
-
-
-def wrap_angle(angle: Array) -> Array:
-    """The same angle in [−π, π)."""
-    wrapped = jnp.mod(angle + jnp.pi, 2 * jnp.pi) - jnp.pi
-    return jnp.where(wrapped >= jnp.pi, -jnp.pi, wrapped)  # float32 can round up to π itself

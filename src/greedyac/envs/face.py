@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 
 from greedyac import rng
 from greedyac.envs import make_env
+from greedyac.envs.control import Control
 from greedyac.envs.drawing import Frame, drawing_of
 from greedyac.envs.env import Env, EnvState, Transition
+from greedyac.envs.translation import gym_box
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import whole
 from greedyac.spaces import Box, Discrete
 from greedyac.streams import MAX_SEED, Stream, stream_key
 
-Observation = NDArray[np.float32]
+Observation = NDArray[Any]
 Action = NDArray[np.float32] | np.int32
 
 
@@ -67,8 +69,9 @@ class Face(gymnasium.Env[Observation, Any]):
         self.world = make_env(name, options)
         self.render_mode = render_mode
         self._inner = self.world.spaces
-        self.observation_space = _box(self._inner.observation)
-        self.action_space = _space(self._inner.action)
+        action = self._inner.action
+        self.observation_space = gym_box(self._inner.observation)
+        self.action_space = spaces.Discrete(action.count) if isinstance(action, Discrete) else gym_box(action)
         self._seed: Array | None = None
         self._state: EnvState | None = None
         self._force = 0.0
@@ -98,7 +101,7 @@ class Face(gymnasium.Env[Observation, Any]):
         self._force = 0.0
         if self.render_mode == "human":
             self.render()
-        return np.array(observation), {}
+        return self._shown(observation), {}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """One step of time: observation, reward, terminated, truncated, and no more information."""
@@ -108,16 +111,24 @@ class Face(gymnasium.Env[Observation, Any]):
         self._state, seen = compiled(self.world).step(self._state, given, self._seed)
         if self.render_mode == "human":
             self.render()
-        return np.array(seen.observation), seen.reward.item(), seen.terminated.item(), seen.truncated.item(), {}
+        return self._shown(seen.observation), seen.reward.item(), seen.terminated.item(), seen.truncated.item(), {}
+
+    def _shown(self, observation: Array) -> Observation:
+        """An observation as it is in the space: a vector, or a grid."""
+        space: Any = self.observation_space
+        return np.array(observation).astype(space.dtype, copy=False).reshape(space.shape)
 
     def _understood(self, action: Any) -> tuple[Action, float]:
-        """The action as the compiled step takes it, and the force it stands for."""
-        space, (low,), (high,) = self._inner.action, self.world.action_box.low, self.world.action_box.high
-        if isinstance(space, Discrete):
-            number = _number(action, space)
-            return number, (low, (low + high) / 2, high)[number]
-        vector = _vector(action, space)
-        return vector, float(vector[0])
+        """The action as the compiled step takes it, and the force it stands for, if it is one."""
+        space = self._inner.action
+        if isinstance(space, Box):
+            vector = _vector(action, space)
+            return vector, float(vector[0])
+        number = _number(action, space)
+        if not isinstance(self.world, Control):
+            return number, 0.0
+        (low,), (high,) = self.world.action_box.low, self.world.action_box.high
+        return number, (low, (low + high) / 2, high)[number]
 
     def render(self) -> Frame | None:
         """The picture `[height, width, 3]` in the mode `rgb_array`; in `human` it goes to a window, at its pace."""
@@ -173,14 +184,6 @@ def _pygame() -> Any:
     except ImportError:
         raise InputError("render_mode = human needs pygame: pip install 'greedyac[play]'") from None
     return pygame
-
-
-def _box(box: Box) -> spaces.Space[Any]:
-    return spaces.Box(np.array(box.low, np.float32), np.array(box.high, np.float32), dtype=np.float32)
-
-
-def _space(space: Box | Discrete) -> spaces.Space[Any]:
-    return spaces.Discrete(space.count) if isinstance(space, Discrete) else _box(space)
 
 
 def _vector(action: Any, box: Box) -> NDArray[np.float32]:

@@ -20,6 +20,10 @@ from greedyac.hypers import show
 from greedyac.spaces import Spaces
 
 Scalar = bool | int | float | str
+ENGINES = {"mujoco": "mujoco", "box2d": "Box2D"}
+"""Gymnasium's engines that are extras of ours, too, and the modules that they are in."""
+MINATAR = "MinAtar/"
+"""How the ids of the games of the `minatar` package begin."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +48,19 @@ class HostEnv:
     @property
     def packages(self) -> set[str]:
         """The modules whose versions matter."""
+        return {"gymnasium", self._home.partition(".")[0], *(ENGINES[engine] for engine in self._engines)}
+
+    @property
+    def _home(self) -> str:
+        """The path of the module that has it."""
         made = self.maker or gymnasium.registry[self.name.rpartition(":")[2]].entry_point
         made = type(made.env.unwrapped) if isinstance(made, Only) else made
-        path = made if isinstance(made, str) else getattr(made, "__module__", "")
-        engines = {"mujoco": "mujoco", "box2d": "Box2D"}
-        return {"gymnasium", path.partition(".")[0], *(engines[part] for part in path.split(".") if part in engines)}
+        return made if isinstance(made, str) else getattr(made, "__module__", "")
+
+    @property
+    def _engines(self) -> list[str]:
+        """Which of Gymnasium's engines it needs."""
+        return [part for part in self._home.split(".") if part in ENGINES]
 
     def make(self, **more: Any) -> Any:
         """A new environment; `InputError` if there can't be one."""
@@ -56,6 +68,8 @@ class HostEnv:
             env = self._make(**more)
         except InputError:
             raise
+        except gymnasium.error.DependencyNotInstalled as error:
+            raise _missing(self.name, self._engines, error) from None
         except Exception as error:  # theirs: of any kind
             raise InputError(f"environment {self.name!r} can't be made: {words_of(error)}") from None
         if self.known is not None and translation_of(self.name, env) != self.known:
@@ -98,7 +112,8 @@ class HostEnv:
         if self.maker is not None:
             return True
         made = gymnasium.registry[self.name].entry_point if self.name in gymnasium.registry else ""
-        return ":" not in self.name and not (isinstance(made, str) and made.startswith(("gymnasium.", "greedyac.")))
+        known = isinstance(made, str) and made.startswith(("gymnasium.", "greedyac.", "minatar."))
+        return ":" not in self.name and not known
 
     @property
     def spaces(self) -> Spaces:
@@ -204,7 +219,15 @@ def _is_scalar(value: object) -> bool:
 
 
 def _import_home(name: str) -> None:
-    """Import the module of an id such as `my_module:MyEnv-v0`, which registers it; also from the working folder."""
+    """Import the module of an id such as `my_module:MyEnv-v0`, which registers it; also from the working folder.
+
+    MinAtar's games are registered by their package when it is asked to.
+    """
+    if name.startswith(MINATAR) and not any(known.startswith(MINATAR) for known in gymnasium.registry):
+        try:
+            importlib.import_module("minatar.gym").register_envs()
+        except ImportError as error:
+            raise _missing(name, ["minatar"], error) from None
     module, colon, _ = name.rpartition(":")
     if not colon:
         return
@@ -214,6 +237,12 @@ def _import_home(name: str) -> None:
         importlib.import_module(module)
     except Exception as error:  # theirs: of any kind
         raise InputError(f"environment {name!r}: module {module!r} can't be imported: {words_of(error)}") from None
+
+
+def _missing(name: str, extras: Iterable[str], error: Exception) -> InputError:
+    """What to install; if it is no extra of ours, in the words of whoever misses it."""
+    told = [f"environment {name!r} needs {extra}: pip install 'greedyac[{extra}]'" for extra in extras]
+    return InputError(told[0] if told else f"environment {name!r} can't be made: {words_of(error)}")
 
 
 def words_of(error: Exception) -> str:

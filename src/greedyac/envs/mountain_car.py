@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.envs.env import Env
+from greedyac.envs.control import Control
 from greedyac.spaces import Box
 
 
@@ -23,7 +23,7 @@ class Car(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MountainCar(Env):
+class MountainCar(Control):
     """−1 per step until the car reaches the goal on the right hill."""
 
     observation_space = Box((-1.2, -0.07), (0.6, 0.07))
@@ -47,7 +47,7 @@ class MountainCar(Env):
         """Position and velocity."""
         return jnp.stack(physics)
 
-    def move(self, physics: Car, force: Array) -> tuple[Car, Array, Array]:
+    def push(self, physics: Car, force: Array) -> tuple[Car, Array, Array]:
         """Gravity and engine change the velocity; the left wall stops the car."""
         (left, slowest), (right, fastest) = self.observation_space.low, self.observation_space.high
         velocity = physics.velocity + force * self.power - 0.0025 * jnp.cos(3 * physics.position)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.envs.env import Env, wrap_angle
+from greedyac.envs.control import Control, wrap_angle
 from greedyac.spaces import Box
 
 GRAVITY, MASS, LENGTH, TIME_STEP, MAX_SPEED = 10.0, 1.0, 1.0, 0.05, 8.0
@@ -25,7 +25,7 @@ class Rod(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Pendulum(Env):
+class Pendulum(Control):
     """cos(angle) of the new state; never terminates."""
 
     observation_space = Box((-math.pi, -MAX_SPEED), (math.pi, MAX_SPEED))
@@ -39,7 +39,7 @@ class Pendulum(Env):
         """Angle and angular velocity."""
         return jnp.stack(physics)
 
-    def move(self, physics: Rod, force: Array) -> tuple[Rod, Array, Array]:
+    def push(self, physics: Rod, force: Array) -> tuple[Rod, Array, Array]:
         """Gravity and torque accelerate the rod for one time step."""
         acceleration = 3 * GRAVITY / (2 * LENGTH) * jnp.sin(physics.angle) + 3 / (MASS * LENGTH**2) * force
         velocity = physics.velocity + acceleration * TIME_STEP

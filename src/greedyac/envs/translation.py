@@ -1,11 +1,13 @@
 """Between an environment's own observations and actions, as Gymnasium's spaces describe them, and flat vectors.
 
 Observations may be boxes of any shape, discrete, and dicts or tuples of these; actions boxes with finite bounds, or
-discrete. Whatever else is refused in one line.
+discrete. Whatever else is refused in one line. Boxes [rows, columns, channels], and [rows, columns] of bytes or bits,
+are grids, which networks look at with a convolution.
 """
 
 import math
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -13,10 +15,10 @@ import numpy as np
 from gymnasium import spaces as theirs
 
 from greedyac.errors import InputError
-from greedyac.spaces import Box, Discrete, Spaces
+from greedyac.spaces import KERNEL, Box, Discrete, Spaces
 
 MAX_FEATURES = 4096
-"""Numbers in an observation: dense layers and a replay of float32 are no home for larger images."""
+"""Numbers in an observation: these networks, with one convolution and dense layers, are no home for larger images."""
 OBSERVATIONS = "Box, Discrete, MultiBinary, MultiDiscrete, and Dict or Tuple of these"
 ACTIONS = "Discrete, and Box of real numbers with finite bounds"
 Numbers = np.ndarray[Any, Any]
@@ -37,7 +39,7 @@ class Translation:
         """Of an environment whose observations and actions are ours."""
         action = spaces.action
         made = cls(
-            _gym_box(spaces.observation), _gym_box(action) if isinstance(action, Box) else theirs.Discrete(action.count)
+            gym_box(spaces.observation), gym_box(action) if isinstance(action, Box) else theirs.Discrete(action.count)
         )
         made.spaces = spaces  # whose bounds Gymnasium has rounded
         return made
@@ -57,9 +59,10 @@ class Translation:
         if given is None:
             raise ValueError("None in place of an observation")
         flat = np.asarray(given if self._is_box else theirs.flatten(self._observations, given), np.float32).ravel()
-        if len(flat) != self.spaces.observation.size:
-            raise ValueError(f"an observation of {len(flat)} numbers; its space has {self.spaces.observation.size}")
-        return flat
+        ours = self.spaces.observation
+        if len(flat) != ours.size:
+            raise ValueError(f"an observation of {len(flat)} numbers; its space has {ours.size}")
+        return flat if ours.unit == 1 else flat * np.float32(ours.unit)
 
     def batch(self, given: Any) -> tuple[Numbers, bool]:
         """`[batch, features]` of one or several observations, and whether it was one; else an `InputError`."""
@@ -133,8 +136,11 @@ class Translation:
         return cls(_space(values["observation"]), _space(values["action"]))
 
 
-def _gym_box(box: Box) -> theirs.Box:
-    return theirs.Box(np.array(box.low, np.float32), np.array(box.high, np.float32))
+def gym_box(box: Box) -> theirs.Box:
+    """The same space in Gymnasium's words."""
+    kind: Any = np.dtype(box.stored).type if box.grid else np.float32
+    low, high = ((np.array(bound) / box.unit).astype(kind).reshape(box.grid or -1) for bound in (box.low, box.high))
+    return theirs.Box(low, high, dtype=kind)
 
 
 def _described(space: Any) -> dict[str, Any]:
@@ -200,7 +206,25 @@ def _observation_box(space: Any) -> Box:
             f"wrappers such as gymnasium.wrappers.ResizeObservation and GrayscaleObservation"
         )
     flat: Any = theirs.flatten_space(space)
-    return Box(tuple(map(float, flat.low.ravel())), tuple(map(float, flat.high.ravel())))
+    stored = str(flat.dtype) if flat.dtype in (np.uint8, np.bool_) else "float32"
+    box = Box((), (), _grid(space), stored)
+    low, high = (tuple(float(bound) * box.unit for bound in bounds.ravel()) for bounds in (flat.low, flat.high))
+    return replace(box, low=low, high=high)
+
+
+def _grid(space: Any) -> tuple[int, int, int] | None:
+    """Rows, columns and channels of a grid or an image; None for whatever else."""
+    if not isinstance(space, theirs.Box):
+        return None
+    shape = (*space.shape, 1) if len(space.shape) == 2 and space.dtype in (np.uint8, np.bool_) else space.shape
+    if len(shape) != 3:
+        return None
+    if min(shape[:2]) < KERNEL:
+        raise InputError(
+            f"has grids of {shape[0]} × {shape[1]}; allowed: {KERNEL} × {KERNEL}, the size of the kernels, or larger; "
+            f"smaller ones can be made vectors by the wrapper gymnasium.wrappers.FlattenObservation"
+        )
+    return shape
 
 
 def _is_known(space: Any) -> bool:

@@ -60,6 +60,8 @@ def _rendered(env: gymnasium.Env[Any, Any]) -> Frame:
         raise InputError(
             f'the environment renders no pictures; make it with render_mode="rgb_array", not {env.render_mode!r}'
         )
+    if frame.dtype.kind == "f" and frame.max() <= 1:  # MinAtar's colours
+        frame = 255 * frame
     return np.asarray(frame, np.uint8)
 
 

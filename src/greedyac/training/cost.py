@@ -13,7 +13,8 @@ from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
 from greedyac.hypers import stack
-from greedyac.spaces import Box, Spaces
+from greedyac.nets import seen_numbers
+from greedyac.spaces import KERNEL, Box, Spaces
 from greedyac.streams import seed_keys
 from greedyac.training.loop import Program
 from greedyac.training.runs import Case
@@ -41,7 +42,7 @@ def operations(agent: Agent, spaces: Spaces) -> int:
     """
     if not isinstance(agent, ActorCritic):
         return 0
-    features, action = spaces.observation.size, spaces.action
+    features, action = seen_numbers(spaces.observation), spaces.action
     if isinstance(action, Box):
         (policy_passes, critic_passes), _ = PASSES.get(agent.name, OTHER_PASSES)
         critic_passes += sampled_actions(agent, spaces)
@@ -50,7 +51,10 @@ def operations(agent: Agent, spaces: Spaces) -> int:
     else:
         _, (policy_passes, critic_passes) = PASSES.get(agent.name, OTHER_PASSES)
         policy = critic = _dense(features, *agent.hidden, action.count)
-    return policy + agent.batch_size * (policy_passes * policy + critic_passes * critic)
+    looks = agent.batch_size * (policy_passes + critic_passes) + 1
+    return (
+        policy + agent.batch_size * (policy_passes * policy + critic_passes * critic) + looks * _eye(spaces.observation)
+    )
 
 
 def sampled_actions(agent: Agent, spaces: Spaces) -> int:
@@ -75,6 +79,11 @@ def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
     outputs = spaces.action.size if isinstance(spaces.action, Box) else spaces.action.count
     columns = (1, *agent.hidden, outputs, elite, elite * outputs)
     return [inputs * units for inputs in rows for units in columns if units]
+
+
+def _eye(observation: Box) -> int:
+    """Operations of one observation's way through the convolution, if there is one."""
+    return 2 * seen_numbers(observation) * KERNEL**2 * observation.grid[2] if observation.grid else 0
 
 
 def _dense(*widths: int) -> int:

@@ -29,7 +29,8 @@ from greedyac.training.episodes import compiled_returns
 from greedyac.training.normalise import Scales, normal_observation, normal_reward, seen, unknown_scales
 
 MIN_WIDTH = 2
-"""A lone run is padded to two lanes: XLA drops a batch axis of one, and then rounds differently."""
+"""A lone run is padded to two lanes: XLA drops a batch axis of one, and then rounds differently. (Runs with
+a convolution are always alone: see `Program.narrowest`.)"""
 
 
 INSPECTION = 64
@@ -80,6 +81,11 @@ class Program:
         """What the agent sees and does."""
         return self.env if isinstance(self.env, Spaces) else self.env.spaces
 
+    @property
+    def narrowest(self) -> int:
+        """How many lanes there are at least. One convolution keeps a core busy: `plan` puts none beside it."""
+        return 1 if self.spaces.observation.grid else MIN_WIDTH
+
     def with_hypers(self, hypers: dict[str, Array]) -> Agent:
         """The agent of one lane."""
         return dataclasses.replace(self.agent, **hypers)  # type: ignore[type-var]
@@ -117,7 +123,7 @@ class Program:
             return None, None
         continues = 1.0 - moved.terminated.astype(jnp.float32)
         transition = Batch(lane.observation, action, moved.reward, moved.observation, continues)
-        memory = replay.write(lane.replay, transition, time)
+        memory = replay.write(lane.replay, self.spaces, transition, time)
         if not learn:
             return memory, None
         size = self.agent.batch_size * self.agent.updates_per_step
@@ -264,7 +270,7 @@ class Lanes:
             self.state = self._compiled.begin(self._keys, self._hypers)
 
     def _width(self, width: int) -> int:
-        return max(width, self.count, MIN_WIDTH)
+        return max(width, self.count, self.program.narrowest)
 
     def _compile(self) -> None:
         self._compiled = compiled(self.program, len(self._keys))

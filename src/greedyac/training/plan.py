@@ -5,6 +5,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from greedyac.envs import Env, HostEnv, make_world
 from greedyac.errors import InputError
 from greedyac.hypers import hypers_of, show, values_of
 from greedyac.presets import preset as find_preset
-from greedyac.spaces import Box, Discrete
+from greedyac.spaces import Box, Discrete, Spaces
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, sampled_actions, summed_numbers
 from greedyac.training.loop import MIN_WIDTH, Program
@@ -55,7 +56,11 @@ def plan_cases(
         raise InputError(f"{agent} can't choose the actions of {env}, {world.spaces.action}; allowed: {kinds} actions")
     known = values_of(world) if isinstance(world, Env) else world.options
     options = {name: value for name, value in known.items() if name in env_options or isinstance(world, HostEnv)}
-    fixed = {**(find_preset(preset, agent, env) if preset is not None else {}), **hypers}
+    fixed = {
+        **suited(learner, world.spaces),
+        **(find_preset(preset, agent, env) if preset is not None else {}),
+        **hypers,
+    }
     check_hypers(agent, fixed)  # complains about a wrong name or value before the sweep does
     if not isinstance(sweep, Mapping):
         raise InputError(
@@ -73,6 +78,11 @@ def plan_cases(
         cases.append(case := Case(agent, env, steps, values_of(setting), options, *evaluated))
         vars(case).update(learner=setting, world=world)  # made already: no need to make them again
     return cases
+
+
+def suited(agent: type[Agent], spaces: Spaces) -> dict[str, Any]:
+    """What is not as an agent's defaults say, unless it is given: after a convolution one layer, as in the paper."""
+    return {"hidden": (128,)} if spaces.observation.grid and "hidden" in hypers_of(agent) else {}
 
 
 def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping[str, object]) -> list[object]:
@@ -114,7 +124,7 @@ def plan_chunks(
         most = min(widest(case), lanes_in_memory(case, workers))
         if seconds:
             most = min(most, max(MAX_WIDTH // 2, int(seconds / costs[key])))
-        width = _width(len(members), best_width(case), most, sharing)
+        width = max(_width(len(members), best_width(case), most, sharing), case.program.narrowest)
         size = width * _rounds(math.ceil(len(members) / width), width, costs[key] * width, min(seconds, share / 2))
         for first in range(0, len(members), size):
             part = members[first : first + size]
@@ -126,7 +136,7 @@ def plan_chunks(
 def _width(runs: int, best: int, most: int, workers: int) -> int:
     """How many lanes advance side by side: about the best number, so that no round is nearly empty."""
     rounds = max(round(runs / (workers * best)), math.ceil(runs / (workers * most)), 1)  # of each worker
-    return max(math.ceil(runs / (workers * rounds)), MIN_WIDTH)
+    return math.ceil(runs / (workers * rounds))
 
 
 def _rounds(rounds: int, width: int, cost: float, seconds: float) -> int:
@@ -142,8 +152,8 @@ def widest(case: Case) -> int:
     """
     if isinstance(case.world, HostEnv):
         return MAX_WIDTH  # where lanes learn one after another
-    if _layer(case.learner) > MAX_WIDE_LAYER:
-        return MIN_WIDTH
+    if case.world.spaces.observation.grid or _layer(case.learner) > MAX_WIDE_LAYER:
+        return case.program.narrowest
     sizes = summed_numbers(case.learner, case.world.spaces)
     limits = [(MANY_NUMBERS - 1) // size for size in sizes if MIN_WIDTH * size < MANY_NUMBERS]
     return min([MAX_WIDTH, *limits])
@@ -154,7 +164,7 @@ def best_width(case: Case) -> int:
     if isinstance(case.world, HostEnv):
         return MAX_WIDTH
     layer = 4 * _layer(case.learner) * max(1, sampled_actions(case.learner, case.world.spaces))
-    return max(MIN_WIDTH, min(widest(case), CACHE // max(1, layer)))
+    return max(case.program.narrowest, min(widest(case), CACHE // max(1, layer)))
 
 
 def _layer(agent: Agent) -> int:
@@ -163,13 +173,13 @@ def _layer(agent: Agent) -> int:
 
 
 def lanes_in_memory(case: Case, workers: int) -> int:
-    """How many lanes each worker can hold if half of the machine's memory is for them; at least `MIN_WIDTH`."""
-    memory, lane = machine_bytes(), lane_bytes(case.program)
+    """How many lanes each worker can hold if half of the machine's memory is for them; at least the narrowest."""
+    memory, lane, narrowest = machine_bytes(), lane_bytes(case.program), case.program.narrowest
     if memory is None:
         return MAX_WIDTH
-    if MIN_WIDTH * lane > memory:
+    if narrowest * lane > memory:
         raise InputError(
             f"replay_capacity = {show(case.learner.replay_capacity)} is not allowed here: a run of {case.agent} on "
             f"{case.env} would take {lane / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f}"
         )
-    return max(MIN_WIDTH, int((memory / 2 / workers - WORKER_BYTES) / lane))
+    return max(narrowest, int((memory / 2 / workers - WORKER_BYTES) / lane))
