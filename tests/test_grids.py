@@ -44,6 +44,7 @@ def box(*shape: int, dtype: Any = np.float32, high: float = 1) -> theirs.Box:
         (box(4, 5, 3, dtype=np.uint8, high=255), (4, 5, 3), "uint8"),
         (box(4, 5, dtype=np.uint8, high=255), (4, 5, 1), "uint8"),
         (box(4, 5, dtype=np.bool_), (4, 5, 1), "bool"),
+        (box(2, 5, dtype=np.uint8, high=255), None, "uint8"),
         (box(4, 5), None, "float32"),
         (box(128, dtype=np.uint8, high=255), None, "uint8"),
         (box(7, dtype=np.bool_), None, "bool"),

@@ -1,8 +1,8 @@
 """Between an environment's own observations and actions, as Gymnasium's spaces describe them, and flat vectors.
 
 Observations may be boxes of any shape, discrete, and dicts or tuples of these; actions boxes with finite bounds, or
-discrete. Whatever else is refused in one line. Boxes [rows, columns, channels], and [rows, columns] of bytes or bits,
-are grids, which networks look at with a convolution.
+discrete. Whatever else is refused in one line. Boxes [rows, columns, channels], and [rows, columns] of bytes or bits if
+a kernel fits into them, are grids, which networks look at with a convolution.
 """
 
 import math
@@ -216,15 +216,17 @@ def _grid(space: Any) -> tuple[int, int, int] | None:
     """Rows, columns and channels of a grid or an image; None for whatever else."""
     if not isinstance(space, theirs.Box):
         return None
-    shape = (*space.shape, 1) if len(space.shape) == 2 and space.dtype in (np.uint8, np.bool_) else space.shape
-    if len(shape) != 3:
+    if len(space.shape) == 2 and min(space.shape) >= KERNEL and space.dtype in (np.uint8, np.bool_):
+        return (*space.shape, 1)
+    if len(space.shape) != 3:
         return None
-    if min(shape[:2]) < KERNEL:
+    rows, columns, channels = space.shape
+    if min(rows, columns) < KERNEL:
         raise InputError(
-            f"has grids of {shape[0]} × {shape[1]}; allowed: {KERNEL} × {KERNEL}, the size of the kernels, or larger; "
+            f"has grids of {rows} × {columns}; allowed: {KERNEL} × {KERNEL}, the size of the kernels, or larger; "
             f"smaller ones can be made vectors by the wrapper gymnasium.wrappers.FlattenObservation"
         )
-    return shape
+    return rows, columns, channels
 
 
 def _is_known(space: Any) -> bool:
