@@ -1,5 +1,6 @@
 """The loop for environments on the host: what is stored and learned, odd environments, failures, real ones."""
 
+import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -460,6 +461,23 @@ def test_real_environments(agent: str, env: str, options: dict[str, Any]) -> Non
     for column in ("run_id", "curve", "average_return", "episodes"):
         assert both.curves[column].to_list()[1] == alone.curves[column].to_list()[0]
     assert greedyac.evaluate(both.policies[0], episodes=1).mean != 0
+
+
+@pytest.mark.slow
+def test_swimmer_runs_with_the_papers_networks_and_larger_step_sizes() -> None:
+    """With the paper's own the actor moves by 1e-6 per step: in a test nothing would."""
+    asked: dict[str, Any] = {
+        "critic_step_size": 1e-3,
+        "actor_step_size_scale": 0.1,
+        "eval_every": 200,
+        "eval_episodes": 1,
+    }
+    result = greedyac.train("greedy-ac", "Swimmer-v5", preset="paper", seeds=0, steps=400, **asked)
+    [row] = result.curves.to_dicts()
+    assert row["status"] == "done"
+    first, second = row["eval_curve"]
+    assert first != second  # it has learned something
+    assert json.loads(row["hypers"])["hidden"] == [256, 256]
 
 
 @pytest.mark.slow

@@ -58,3 +58,19 @@ def test_an_agent_learns_with_the_papers_settings(case: Case) -> None:
     assert sum(final is not None and final >= case.learned for final in finals) >= case.seeds, sorted(finals)
     best = max(result.curves["best_return"].to_list())
     assert best <= NEAR_OPTIMAL[case.env]  # better than possible would be a wrong task
+
+
+GAMES = [  # with the final returns of GreedyAC measured; those of random actions, eight seeds: up to 1.02, and up to 1
+    ("MinAtar-Breakout", 12_000, 3.0, 4),  # 5.8, 5.6, 5.2, 5.0
+    ("MinAtar-Freeway", 15_000, 10.0, 2),  # 22, 19, 15, 12, 1, 1: some have not yet found the other side
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("env", "steps", "learned", "seeds"), GAMES)
+def test_greedy_ac_beats_random_actions_on_minatar(env: str, steps: int, learned: float, seeds: int) -> None:
+    random, greedy = (
+        greedyac.train(agent, env, seeds=range(4), steps=steps).curves for agent in ("random", "greedy-ac")
+    )
+    assert max(random["final_return"]) < learned / 2
+    assert sum(final >= learned for final in greedy["final_return"]) >= seeds, greedy["final_return"].to_list()
