@@ -144,6 +144,22 @@ class Blind(Diary):
         return np.full(2, np.nan, np.float32)
 
 
+class Pictures(Diary):
+    """Its place is a bright pixel of an image, its time the brightness of another; it can be pushed to either side."""
+
+    observation_space = spaces.Box(0, 255, (4, 9, 1), np.uint8)
+    action_space = spaces.Discrete(3)
+
+    def look(self) -> Any:
+        image = np.zeros((4, 9, 1), np.uint8)
+        image[1, int(np.clip(4 + 4 * self.place, 0, 8))] = 255
+        image[3, 8] = 20 * self.time
+        return image
+
+    def push(self, action: Any) -> float:
+        return float(action) - 1
+
+
 class Slammed(Diary):
     """Can't be closed in peace."""
 

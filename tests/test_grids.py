@@ -212,3 +212,39 @@ def test_a_model_trains_on_a_game_of_the_package_and_is_loaded_again(tmp_path: P
     np.testing.assert_array_equal(again.predict(several)[0], model.predict(several)[0])
     with pytest.raises(InputError, match=r"of shape \(10, 10\) is not allowed"):
         model.predict(seen[..., 0])
+
+
+@pytest.mark.parametrize(("options", "limit"), [({}, 2500), ({"max_episode_steps": 50}, 50)])
+def test_the_packages_games_are_cut_unless_told(options: dict[str, Any], limit: int) -> None:
+    world = make_world("MinAtar/Seaquest-v1", options)
+    assert isinstance(world, HostEnv)
+    assert world.make().spec.max_episode_steps == limit
+
+
+def test_a_grid_on_the_host_is_another_run_than_the_vector_that_it_once_was() -> None:
+    numerics = [make_world(name).numerics for name in ("MinAtar/Breakout-v1", "CartPole-v1")]
+    assert numerics == [2, 1]
+
+
+class Ram(Shows):
+    """Bytes in a vector."""
+
+    def __init__(self) -> None:
+        super().__init__(5)
+
+
+def test_a_file_that_does_not_tell_how_numbers_are_stored_is_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def before(told: Spaces) -> dict[str, Any]:
+        values = original(told)
+        assert values["observation"].pop("stored") == "uint8"
+        return values
+
+    original = spaces.to_json
+    model = greedyac.GreedyAC(Ram, hidden=(4,), batch_size=2, replay_capacity=9).learn(3, progress=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(spaces, "to_json", before)
+        model.save(tmp_path / "old.safetensors")
+    seen = np.arange(5, dtype=np.uint8)
+    assert greedyac.load(tmp_path / "old.safetensors").predict(seen)[0] == model.predict(seen)[0]

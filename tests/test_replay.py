@@ -107,7 +107,7 @@ def test_a_number_out_of_range_does_not_spill_into_its_neighbours(box: Box) -> N
     assert not np.delete(whole, 3).any()
 
 
-def test_a_million_transitions_of_breakout_take_at_most_150_mb() -> None:
+def test_a_million_transitions_of_breakout_take_116_mb() -> None:
     rows = jax.eval_shape(lambda: replay.empty(1_000_000, make_env("MinAtar-Breakout").spaces))
     assert rows.size * rows.dtype.itemsize == 116_000_000
 

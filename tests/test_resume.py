@@ -24,7 +24,7 @@ import greedyac
 from greedyac.agents import make_agent
 from greedyac.cli import main
 from greedyac.cli.output import Asked
-from greedyac.envs import World, make_env
+from greedyac.envs import HostEnv, World, make_env
 from greedyac.envs.host import named_host_env
 from greedyac.hypers import values_of
 from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
@@ -37,7 +37,9 @@ TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 8, "replay_capacity": 40}
 WORLDS: dict[str, Callable[[], World]] = {
     "Pendulum-CA": lambda: make_env("Pendulum-CA", {"time_limit": 25}),
     "Acrobot-DA": lambda: make_env("Acrobot-DA", {"time_limit": 25}),
+    "MinAtar-Breakout": lambda: make_env("MinAtar-Breakout", {"time_limit": 25}),
     "Diary": lambda: named_host_env(odd_envs.Diary),
+    "Pictures": lambda: named_host_env(odd_envs.Pictures),
 }
 
 
@@ -49,7 +51,7 @@ def world_of(env: str) -> World:
 def run_of(agent: str, env: str, seed: int, **more: Any) -> Run:
     learner = make_agent(agent, {**({} if agent == "random" else TINY), **more})
     world = world_of(env)
-    options = {} if env == "Diary" else {"time_limit": 25}
+    options = {} if isinstance(world, HostEnv) else {"time_limit": 25}
     case = Case(agent, env, STEPS, values_of(learner), options)
     vars(case).update(learner=learner, world=world)
     return Run(case, seed)
@@ -77,6 +79,8 @@ def assert_same(one: Any, other: Any) -> None:
         pytest.param("vanilla-ac", "Acrobot-DA", {"warm_up_steps": 30}, marks=pytest.mark.slow),
         ("random", "Pendulum-CA", {}),
         ("random", "Diary", {}),
+        ("greedy-ac", "MinAtar-Breakout", {"normalise_observations": True}),
+        ("greedy-ac", "Pictures", {}),
     ],
 )
 def test_a_run_goes_on_as_if_nothing_had_happened(agent: str, env: str, more: dict[str, Any], tmp_path: Path) -> None:

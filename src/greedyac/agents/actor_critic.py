@@ -35,7 +35,7 @@ class ActorCritic:
     )
     batch_size: int = static(32, at_least=1, help="transitions per update")
     replay_capacity: int = static(100_000, at_least=1, help="transitions that the replay holds")
-    hidden: tuple[int, ...] = static((64, 64), at_least=1, help="widths of the hidden layers")
+    hidden: tuple[int, ...] = static((64, 64), at_least=1, help="widths of the hidden layers; on grids 128 unless told")
     warm_up_steps: int = static(
         0, at_least=0, at_most=2**31 - 1, absent=0, help="steps of uniformly random actions before learning starts"
     )

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, cast
 import gymnasium
 import jax
 import numpy as np
-from gymnasium import spaces
 from gymnasium.error import ResetNeeded
 from jax import Array
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from greedyac.envs import make_env
 from greedyac.envs.control import Control
 from greedyac.envs.drawing import Frame, drawing_of
 from greedyac.envs.env import Env, EnvState, Transition
-from greedyac.envs.translation import gym_box
+from greedyac.envs.translation import gym_space
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import whole
 from greedyac.spaces import Box, Discrete
@@ -69,9 +68,8 @@ class Face(gymnasium.Env[Observation, Any]):
         self.world = make_env(name, options)
         self.render_mode = render_mode
         self._inner = self.world.spaces
-        action = self._inner.action
-        self.observation_space = gym_box(self._inner.observation)
-        self.action_space = spaces.Discrete(action.count) if isinstance(action, Discrete) else gym_box(action)
+        self.observation_space = gym_space(self._inner.observation)
+        self.action_space = gym_space(self._inner.action)
         self._seed: Array | None = None
         self._state: EnvState | None = None
         self._force = 0.0

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 
@@ -24,19 +24,24 @@ ENGINES = {"mujoco": "mujoco", "box2d": "Box2D"}
 """Gymnasium's engines that are extras of ours, too, and the modules that they are in."""
 MINATAR = "MinAtar/"
 """How the ids of the games of the `minatar` package begin."""
+MINATAR_LIMIT = 2500
+"""Steps after which their episodes are cut, as in the paper, unless told: by themselves some would never end."""
 
 
 @dataclass(frozen=True)
 class HostEnv:
     """A Gymnasium id with options of its constructor, or a function that makes such environments, under a name."""
 
-    numerics: ClassVar[int] = 1
-
     name: str
     given: tuple[tuple[str, Scalar], ...] = ()
     maker: Callable[..., Any] | None = None
     known: "Translation | None" = field(default=None, compare=False)
     """What a file says of its observations and actions: then none need be made to know them."""
+
+    @property
+    def numerics(self) -> int:
+        """As of an `Env`; raised when grids were no longer seen as vectors."""
+        return 2 if self.spaces.observation.grid else 1
 
     @property
     def options(self) -> dict[str, Scalar]:
@@ -87,7 +92,8 @@ class HostEnv:
         if self.name.rpartition(":")[2] not in gymnasium.registry:
             allowed = "a Gymnasium id, or as in my_module:MyEnv-v0 the module that registers it"
             raise InputError(f"environment {self.name!r} can't be found by its name; allowed: {allowed}")
-        given: dict[str, Any] = {**self.options, **more}
+        cut = {"max_episode_steps": MINATAR_LIMIT} if self.name.startswith(MINATAR) else {}
+        given: dict[str, Any] = {**cut, **self.options, **more}
         return gymnasium.make(self.name.rpartition(":")[2], disable_env_checker=True, **given)
 
     @cached_property

@@ -37,10 +37,7 @@ class Translation:
     @classmethod
     def of(cls, spaces: Spaces) -> "Translation":
         """Of an environment whose observations and actions are ours."""
-        action = spaces.action
-        made = cls(
-            gym_box(spaces.observation), gym_box(action) if isinstance(action, Box) else theirs.Discrete(action.count)
-        )
+        made = cls(gym_space(spaces.observation), gym_space(spaces.action))
         made.spaces = spaces  # whose bounds Gymnasium has rounded
         return made
 
@@ -136,8 +133,10 @@ class Translation:
         return cls(_space(values["observation"]), _space(values["action"]))
 
 
-def gym_box(box: Box) -> theirs.Box:
+def gym_space(box: Box | Discrete) -> theirs.Space[Any]:
     """The same space in Gymnasium's words."""
+    if isinstance(box, Discrete):
+        return theirs.Discrete(box.count)
     kind: Any = np.dtype(box.stored).type if box.grid else np.float32
     low, high = ((np.array(bound) / box.unit).astype(kind).reshape(box.grid or -1) for bound in (box.low, box.high))
     return theirs.Box(low, high, dtype=kind)

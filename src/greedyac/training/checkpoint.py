@@ -8,6 +8,7 @@ import json
 import math
 import os
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -203,7 +204,9 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
     if run.case.env not in ENVS:
         world = HostEnv(run.case.env, tuple(sorted(run.case.env_options.items())), known=Translation.from_json(theirs))
         vars(run.case)["world"] = world
-    if run.case.world.spaces != spaces:
+    known = run.case.world.spaces
+    seen = replace(spaces.observation, stored=known.observation.stored)  # which older files don't tell
+    if replace(spaces, observation=seen) != known:
         raise InputError(f"its observations and actions are not those of {run.case.env_label}")
     if middle is None:
         return Checkpoint(_policy(run, weights), None)
@@ -242,7 +245,7 @@ def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
         )
     filled: Lane = _fill({"lane": lane}, weights)["lane"]
     if filled.replay is not None:
-        rest = np.zeros((capacity - len(filled.replay), numbers), np.float32)
+        rest = np.zeros((capacity - len(filled.replay), numbers), filled.replay.dtype)
         filled = filled._replace(replay=np.concatenate([filled.replay, rest]))  # type: ignore[arg-type]
     return Snapshot(int(time), filled, evaluations, list(episode), error, restarted)
 

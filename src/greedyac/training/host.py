@@ -20,7 +20,7 @@ from greedyac.streams import Stream, host_seed
 from greedyac.training import curve
 from greedyac.training.episodes import host_returns
 from greedyac.training.host_step import Given, Told, compiled_for_host
-from greedyac.training.loop import MIN_WIDTH, Lane, Lanes, Outcome, Program, Snapshot
+from greedyac.training.loop import Lane, Lanes, Outcome, Program, Snapshot
 
 Numbers = np.ndarray[Any, Any]
 
@@ -55,7 +55,7 @@ class HostLanes(Lanes):
         self._begin(snapshots)
 
     def _width(self, width: int) -> int:
-        return max(self.count, MIN_WIDTH)
+        return max(self.count, self.program.narrowest)
 
     def _compile(self) -> None:
         self._compiled: Any = compiled_for_host(Program(self.program.agent, self.program.spaces), len(self._keys))

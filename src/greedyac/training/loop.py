@@ -84,7 +84,7 @@ class Program:
     @property
     def narrowest(self) -> int:
         """How many lanes there are at least. One convolution keeps a core busy: `plan` puts none beside it."""
-        return 1 if self.spaces.observation.grid else MIN_WIDTH
+        return 1 if isinstance(self.env, Env) and self.spaces.observation.grid else MIN_WIDTH
 
     def with_hypers(self, hypers: dict[str, Array]) -> Agent:
         """The agent of one lane."""

@@ -38,7 +38,7 @@ _ROWS = np.arange(1, CARS + 1)
 
 @dataclass(frozen=True)
 class Freeway(Game):
-    """1 for each crossing; over after 2,500 steps, which is when training cuts it anyway."""
+    """1 for each crossing; over after 2,500 steps, where training cuts it before."""
 
     channels = ("chicken", "car", *(f"speed {speed}" for speed in range(1, SLOWEST + 1)))
     used = (NOTHING, UP, DOWN)
