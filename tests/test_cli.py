@@ -230,6 +230,10 @@ def test_bad_steps(refused: Refused, value: str) -> None:
             "option '--polyak' is of greedy-ac, sac, vanilla-ac; allowed for random: no hyperparameters",
         ),
         (["train", "random", "Acrobot-CA", "--preset", "paper"], "'paper' has no settings for random on Acrobot-CA"),
+        (
+            ["train", "vanilla-ac", "MinAtar-Freeway", "--preset", "paper"],
+            "no settings for vanilla-ac on MinAtar-Freeway; allowed: vanilla-ac on Acrobot-CA, Acrobot-DA",
+        ),
         (["train", "random", "Acrobot-CA", "--env-option", "start=zer"], "'zer' … mean 'zero'? … uniform, zero"),
         (["train", "--out", "random", "greedy-ac", "Acrobot-CA", "--seeds", "x"], "seeds 'x' are not allowed"),
         (["demo", "--seeds", "x"], "seeds 'x' are not allowed"),

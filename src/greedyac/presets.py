@@ -85,6 +85,8 @@ def preset(name: str, agent: str, env: str) -> dict[str, Any]:
         raise unknown("preset", name, PRESETS)
     table = PRESETS[name]
     if (agent, env) not in table:
-        agents, envs = (", ".join(dict.fromkeys(words)) for words in zip(*table, strict=True))
-        raise InputError(f"preset {name!r} has no settings for {agent} on {env}; allowed: {agents} on {envs}")
+        known = {of: [place for one, place in table if one == of] for of, _ in table}
+        shown = {agent: known[agent]} if agent in known else known
+        pairs = "; ".join(f"{of} on {', '.join(envs)}" for of, envs in shown.items())
+        raise InputError(f"preset {name!r} has no settings for {agent} on {env}; allowed: {pairs}")
     return dict(table[agent, env])
