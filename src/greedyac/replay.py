@@ -36,11 +36,10 @@ def empty(capacity: int, spaces: Spaces) -> Array:
 
 def write(rows: Array, spaces: Spaces, transition: Batch, time: Array) -> Array:
     """The transition of step `time`, without a batch axis, in place of the oldest."""
-    observations = (
-        bits.pack(part, spaces.observation) for part in (transition.observation, transition.next_observation)
+    parts = transition._replace(
+        observation=bits.pack(transition.observation, spaces.observation),
+        next_observation=bits.pack(transition.next_observation, spaces.observation),
     )
-    observation, next_observation = observations
-    parts = transition._replace(observation=observation, next_observation=next_observation)
     row = jnp.concatenate([_as_word(jnp.ravel(part), rows.dtype) for part in parts])
     return jax.lax.dynamic_update_index_in_dim(rows, row, time % rows.shape[0], 0)
 
