@@ -212,7 +212,7 @@ def test_bad_steps(refused: Refused, value: str) -> None:
         (
             ["trian"],
             "command 'trian' … mean 'train'? … train, resume, eval, play, sweep, status, select, report, rerun, store, "
-            "agents, envs, bench, demo",
+            "ccem, agents, envs, bench, demo",
         ),
         ([], "required: COMMAND; see greedyac --help"),
         (["train", "random"], "required: ENV; see greedyac train --help"),

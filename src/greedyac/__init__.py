@@ -5,6 +5,7 @@
 >>> action, _ = model.predict([3.1, 0.0])
 >>> result = greedyac.train("greedy-ac", "Pendulum-CA", seeds=range(10), steps=50_000)
 >>> result.curves  # a Polars frame, one row per run
+>>> greedyac.ccem.maximize(f, contexts, low, high).actions  # conditional CEM by itself
 """
 
 import importlib
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from greedyac.registration import register
 
 if TYPE_CHECKING:
+    from greedyac import ccem
     from greedyac.errors import InputError
     from greedyac.training.callbacks import Checkpoint, Evaluate, StopAtReturn
     from greedyac.training.checkpoint import Policy
@@ -31,6 +33,7 @@ __all__ = [
     "StopAtReturn",
     "TrainResult",
     "VanillaAC",
+    "ccem",
     "evaluate",
     "load",
     "train",
@@ -51,6 +54,8 @@ register()
 
 def __getattr__(name: str) -> Any:
     """Import public names when they are first used: `import greedyac` and `greedyac --help` don't wait for JAX."""
+    if name == "ccem":
+        return importlib.import_module("greedyac.ccem")
     for module, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(module), name)

@@ -40,6 +40,8 @@ class Hyper:
     at_least: float | None = None
     at_most: float | None = None
     below: float | None = None
+    empty: bool = False
+    """Whether a list may have no elements."""
     absent: object = _NEVER
 
     @property
@@ -121,7 +123,7 @@ class Hyper:
         return int(number) if self.type is int else number
 
     def _check_numbers(self, value: object) -> tuple[int, ...]:
-        if not isinstance(value, (tuple, list)) or not value:
+        if not isinstance(value, (tuple, list)) or not (value or self.empty):
             raise self._refused(value)
         try:
             element = dataclasses.replace(self, type=int)

@@ -259,8 +259,9 @@ class GaussianPolicy(eqx.Module):
     def __init__(self, observation: Box, action: Box, hidden: Sequence[int], family: str = "gaussian"):
         self.eye = Eye(observation)
         self.trunk = Trunk(self.eye.size, hidden)
-        self.mean = Linear(hidden[-1], action.size)
-        self.log_std = Linear(hidden[-1], action.size)
+        width = (self.eye.size, *hidden)[-1]
+        self.mean = Linear(width, action.size)
+        self.log_std = Linear(width, action.size)
         self.low, self.high, self.family = action.low, action.high, family
 
     def __call__(self, observation: Array) -> Any:
@@ -288,7 +289,7 @@ class SoftmaxPolicy(eqx.Module):
     def __init__(self, observation: Box, count: int, hidden: Sequence[int]):
         self.eye = Eye(observation)
         self.trunk = Trunk(self.eye.size, hidden)
-        self.logits = Linear(hidden[-1], count)
+        self.logits = Linear((self.eye.size, *hidden)[-1], count)
 
     def __call__(self, observation: Array) -> Softmax:
         """`observation: [..., features]` → distributions over actions."""

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "turn a store into an interactive page, figures and tables",
     "rerun": "run one run of a store again, with diagnostics of every step, and compare bit for bit",
     "store": "check every file of a store, or merge many files into few",
+    "ccem": "draw the paper's Figure 1: how conditional CEM concentrates on the best actions of a function",
     "agents": "list the agents with every hyperparameter, its range, default and meaning",
     "envs": "list the environments with their observations, actions and options",
     "bench": "measure how fast every agent trains on this machine, beside a large matrix product",
