@@ -6,6 +6,7 @@ Calls `greedyac report` for every study that is kept, copies the figures that th
 the tables into the documents, between `<!-- name -->` and `<!-- end -->`. Verdicts and words are written by hand.
 """
 
+import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -15,9 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 import polars as pl
+from matplotlib.figure import Figure
 
+from greedyac.analysis.figures import learning_curves
 from greedyac.analysis.grid import USUAL_AXES
-from greedyac.analysis.load import load
+from greedyac.analysis.load import load, with_values
 from greedyac.analysis.report import Analysis, analyse
 from greedyac.analysis.sensitivity import held_out_width, line_axis, region_width, sensitivity_curves, shares_of
 from greedyac.analysis.stats import Interval, mean_interval
@@ -208,6 +211,40 @@ def published_table() -> Iterator[str]:
             yield f"| {one.env} | {' | '.join([*means, stuck, *ahead])} |"
 
 
+def games_table(found: Analysis) -> Iterator[str]:
+    """Mean returns over runs too few for intervals, and the final return of every one, by seed."""
+    yield "| environment | agent | average return | final return | final returns of the runs | best episode |"
+    yield "|---|---|---|---|---|---|"
+    for one in found.chosen("env"):
+        runs = one.runs.sort("seed")
+        means = " | ".join(brief(runs[column].to_numpy().mean()) for column in ("value", "final_value"))
+        finals = ", ".join(brief(final) for final in runs["final_value"])
+        yield f"| {one.env} | {one.choice.agent} | {means} | {finals} | {brief(runs['best_return'].to_numpy().max())} |"
+
+
+def swimmer_runs(found: Analysis) -> pl.DataFrame:
+    """All runs, those of each setting as an agent of its own."""
+    names = {1e-4: "the paper's step sizes", 1e-3: "ten times larger"}
+    settings = [names[json.loads(hypers)["critic_step_size"]] for hypers in found.results.runs["hypers"]]
+    return found.results.runs.with_columns(agent=pl.Series(settings)).sort(pl.col("agent") != names[1e-4], "seed")
+
+
+def swimmer_table(found: Analysis) -> Iterator[str]:
+    """Every run: its returns in training, and those of its evaluations."""
+    yield "| setting | seed | average return | final return | best episode | offline: best | mean of the last three |"
+    yield "|---|---|---|---|---|---|---|"
+    for run in swimmer_runs(found).iter_rows(named=True):
+        online = [run[column] for column in ("average_return", "final_return", "best_return")]
+        offline = np.array(run["eval_curve"])
+        told = " | ".join(map(brief, [*online, offline.max(), offline[-3:].mean()]))
+        yield f"| {run['agent']} | {run['seed']} | {told} |"
+
+
+def swimmer_figure() -> Figure:
+    """Both settings, where a report would show the better one."""
+    return learning_curves(with_values(swimmer_runs(analysed("swimmer", "paper/swimmer-reduced"))))
+
+
 class Kept(NamedTuple):
     """A study whose runs are kept, its tables in the docs, and which figures of its report they show."""
 
@@ -254,6 +291,8 @@ KEPT = (
         {"sac-ablation": results_table},
         {"learning_curves_by_env": "sac-ablation"},
     ),
+    Kept("minatar", "paper/minatar-reduced", {"minatar": games_table}, {"learning_curves_by_env": "minatar"}),
+    Kept("swimmer", "paper/swimmer-reduced", {"swimmer": swimmer_table}, {}),
 )
 
 
@@ -282,6 +321,7 @@ if __name__ == "__main__":
     for kept in KEPT:
         if kept.figures:
             draw(kept)
+    swimmer_figure().savefig(ROOT / "docs/images/swimmer.png")
     texts = blocks()
     for document in DOCUMENTS:
         document.write_text(filled(document.read_text(), texts))
