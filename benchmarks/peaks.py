@@ -309,12 +309,12 @@ def draw_variants(told: dict[str, Told], problems: int, updates: int) -> Figure:
         panels[1, column].get_legend().remove()
     for panel in panels[:, 0]:
         panel.set_ylabel("width: standard deviation\nof the actions taken")
-    for panel, when in zip(panels[:, -1], ("first", "second"), strict=True):
+    for panel, when, title in zip(panels[:, -1], ("first", "second"), ("at first", "after the change"), strict=True):
         for colour, (kind, (_, _, numbers)) in zip(COLOURS, KINDS.items(), strict=False):
             dashes = "--" if kind == "average" else "-"
             panel.plot(numbers, getattr(told[kind], when).mean(1), "o", linestyle=dashes, color=colour, label=kind)
         panel.set(xscale="log", ylim=(0, 1.02), xlabel="τ, or α' of an average")
-        dress(panel, f"on the {when} one's highest peak")
+        dress(panel, f"peak found {title}")
     figure.suptitle(f"medians and quartiles of {problems:,} problems; halfway the functions change", fontsize=10)
     return figure
 
