@@ -26,7 +26,7 @@ from greedyac import ccem
 from greedyac.analysis.figures import COLOURS
 from greedyac.ccem.search import Problem, Search, State, begin, update
 from greedyac.nets import minimise, moments
-from greedyac.policies import Policy
+from greedyac.policies import Policy, TruncatedGaussian
 from greedyac.rng import KEYS
 from greedyac.spaces import Box, Spaces
 
@@ -77,7 +77,7 @@ def value(of: Bumps, context: Array, action: Array) -> Array:
 def problem(of: Bumps, contexts: Array) -> Problem:
     """To be maximised at contexts `[n, 1]`."""
     function = Partial(value, of)  # type: ignore[no-untyped-call]
-    return Problem(function, contexts, jnp.zeros(1), jnp.ones(1), SPACES, True, True)
+    return Problem(function, contexts, -jnp.ones(1), jnp.ones(1), SPACES, True, True)
 
 
 def found(of: Bumps, contexts: Array, actions: Array) -> Array:
@@ -115,7 +115,7 @@ def width(policy: Policy) -> Array:
     """The standard deviation of the actions that a policy takes here."""
     uniform = (jnp.arange(200) + 0.5) / 200
     chosen: Any = policy(HERE)
-    noise = uniform if type(chosen).__name__ == "TruncatedGaussian" else jax.scipy.special.ndtri(uniform)
+    noise = uniform if isinstance(chosen, TruncatedGaussian) else jax.scipy.special.ndtri(uniform)
     return chosen.sample(noise[:, None, None]).std()
 
 
@@ -175,8 +175,6 @@ def variants(problems: int, updates: int) -> dict[str, Told]:
 CONTEXTS = jnp.linspace(-1, 1, 16)[:, None]
 STARTS = 10
 """Of gradient ascent, side by side."""
-SMOOTHING = 0.7
-"""How far plain CEM moves to what fits the elite best: a usual choice."""
 ASCENT = 0.02
 """Adam's step size for single actions."""
 
@@ -201,8 +199,21 @@ def by_ccem(search: Search, steps: int, of: Bumps, key: Array) -> Array:
     return jax.lax.scan(step, begin(search, SPACES, key), None, steps)[1]
 
 
-def by_cem(steps: int, of: Bumps, key: Array) -> Array:
-    """A Gaussian for each context by itself, that is fitted to the elite of its samples again and again."""
+def by_ccem_alone(search: Search, steps: int, of: Bumps, key: Array) -> Array:
+    """An actor of two numbers for each context by itself."""
+
+    def one(context: Array, key: Array) -> Array:
+        def step(state: State, _: None) -> tuple[State, Array]:
+            state, seen = update(search, problem(of, context[None]), state, key)
+            return state, seen.values[0] >= NEAR
+
+        return jax.lax.scan(step, begin(search, SPACES, key), None, steps)[1]
+
+    return jax.vmap(one)(CONTEXTS, jax.random.split(key, len(CONTEXTS))).mean((0, 2))
+
+
+def by_cem(smoothing: float, steps: int, of: Bumps, key: Array) -> Array:
+    """A Gaussian for each context by itself, that moves by a share of the way to what fits the elite of its samples."""
     samples, count = ALONE.proposal_samples, ccem.elite_count(ALONE.elite_fraction, ALONE.proposal_samples)
 
     def step(policy: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Array]:
@@ -210,8 +221,8 @@ def by_cem(steps: int, of: Bumps, key: Array) -> Array:
         sampled = jnp.clip(mean + deviation * jax.random.normal(key, (samples, *mean.shape)), -1, 1)
         elite = ccem.elites(sampled, problem(of, CONTEXTS).values(CONTEXTS, sampled), count)
         fitted = (elite.mean(0), elite.std(0))
-        moved = tuple(SMOOTHING * new + (1 - SMOOTHING) * old for old, new in zip(policy, fitted, strict=True))
-        return (moved[0], moved[1]), found(of, CONTEXTS, mean)
+        moved = tuple(smoothing * new + (1 - smoothing) * old for old, new in zip(policy, fitted, strict=True))
+        return (moved[0], moved[1]), found(of, CONTEXTS, moved[0])
 
     first = jnp.zeros_like(CONTEXTS), jnp.ones_like(CONTEXTS)
     return jax.lax.scan(step, first, jax.random.split(key, steps))[1]
@@ -253,10 +264,12 @@ def methods(problems: int, updates: int) -> dict[str, Cost]:
     ways: dict[str, tuple[Any, int, int]] = {
         "CCEM": (partial(by_ccem, search), updates, per_update),
         "CCEM, τ = 1": (partial(by_ccem, replace(search, entropy_scale=1.0)), updates, per_update),
-        "CEM for each context": (by_cem, min(updates, 100), search.proposal_samples),
-        "gradient ascent": (partial(by_ascent, 1), 10 * updates, 1),
+        "CCEM for each context": (partial(by_ccem_alone, ALONE), updates, per_update),
+        "CEM for each context": (partial(by_cem, 0.7), min(updates, 300), search.proposal_samples),
+        "CEM, a smoothing of 0.1": (partial(by_cem, 0.1), min(updates, 300), search.proposal_samples),
+        "gradient ascent": (partial(by_ascent, 1), updates, 1),
         f"gradient ascent, best of {STARTS}": (partial(by_ascent, STARTS), updates, STARTS),
-        "network by gradient ascent": (partial(by_network, search), 10 * updates, 1),
+        "network by gradient ascent": (partial(by_network, search), 2 * updates, 1),
     }
 
     @partial(jax.jit, static_argnums=(0, 1))
@@ -323,7 +336,7 @@ def draw_methods(costs: dict[str, Cost], problems: int) -> Figure:
     """The share of contexts on the highest peak over evaluations of the function; and one of the functions."""
     figure = Figure(figsize=(11, 4), dpi=130, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[2, 1])
-    for (name, cost), colour in zip(costs.items(), COLOURS, strict=True):
+    for (name, cost), colour in zip(costs.items(), (*COLOURS, "0.4", "0.7"), strict=True):
         share = np.asarray(cost.share).mean(0)
         left.plot((1 + np.arange(len(share))) * cost.evaluations, share, color=colour, linewidth=1.8, label=name)
     left.set(xscale="log", ylim=(0, 1.02), xlabel="evaluations of the function, for each context")
@@ -356,11 +369,13 @@ def variants_table(told: dict[str, Told]) -> list[str]:
 
 def methods_table(costs: dict[str, Cost]) -> list[str]:
     """Where every method ends, and the evaluations that it needs."""
-    lines = ["| method | ends at | evaluations for 0.5 | for 0.9 |", "|---|---|---|---|"]
+    lines = ["| method | ends at, ± standard error | evaluations for 0.5 | for 0.9 |", "|---|---|---|---|"]
     for name, cost in costs.items():
         needed = [to_reach(cost, share) for share in (0.5, 0.9)]
         told = " | ".join("–" if np.isinf(number) else f"{number:,.0f}" for number in needed)
-        lines.append(f"| {name} | {np.asarray(cost.share)[:, -1].mean():.2f} | {told} |")
+        ends = np.asarray(cost.share)[:, -1]
+        error = ends.std(ddof=1) / np.sqrt(len(ends))
+        lines.append(f"| {name} | {ends.mean():.3f} ± {error:.3f} | {told} |")
     return lines
 
 

@@ -188,7 +188,13 @@ def sampled_values(rho: float) -> list[Sampled]:
             square.pdf(edge) * 2 / np.exp(-edge / 2),
         ),
         Sampled("two peaks, truncated Gaussian", peaks, cut, middle, 0.01 / (high - low)),
-        Sampled("∛(Φ(a) − (1−ρ)), Gaussian", lambda action: np.cbrt(ndtr(action) - (1 - rho)), normal, 0.0, 0.0),
+        Sampled(
+            "∛(min(Φ(a), 1−ρ/4) − (1−ρ)), Gaussian",  # with its highest value on more than one action: Assumption 5
+            lambda action: np.cbrt(np.minimum(ndtr(action), 1 - rho / 4) - (1 - rho)),
+            normal,
+            0.0,
+            0.0,
+        ),
     ]
 
 

@@ -27,7 +27,7 @@ _OPERATORS: Mapping[type[Any], Callable[..., Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
-_CALLS: Mapping[str, Callable[..., Any]] = {
+CALLS: Mapping[str, Callable[..., Any]] = {
     name: getattr(jnp, name) for name in ("abs", "cos", "exp", "log", "sin", "sqrt", "tanh")
 } | {"max": lambda *values: jnp.stack(values).max(0), "min": lambda *values: jnp.stack(values).min(0)}
 _NAMES: Mapping[str, float] = {"pi": float(jnp.pi)}
@@ -47,7 +47,10 @@ def function_of(text: str) -> Callable[[Array], Array]:
     def function(action: Array) -> Array:
         return jnp.broadcast_to(jnp.asarray(_value(tree, action, text), jnp.float32), action.shape)
 
-    function(jnp.zeros(2))  # refuses what it does not know
+    try:
+        function(jnp.zeros(2))  # refuses what it does not know
+    except (OverflowError, RecursionError):
+        raise _refused(text) from None
     return function
 
 
@@ -64,21 +67,21 @@ def _value(node: ast.AST, action: Array, text: str) -> Any:
             return _OPERATORS[type(op)](_value(inner, action, text))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             return _OPERATORS[type(op)](_value(left, action, text), _value(right, action, text))
-        case ast.Call(func=ast.Name(id=name), args=inner, keywords=[]) if name in _CALLS and inner:
+        case ast.Call(func=ast.Name(id=name), args=inner, keywords=[]) if name in CALLS and inner:
             return _called(name, [_value(part, action, text) for part in inner], text)
     raise _refused(text)
 
 
 def _called(name: str, values: list[Any], text: str) -> Any:
     if name in ("max", "min"):
-        return _CALLS[name](*jnp.broadcast_arrays(*values))
+        return CALLS[name](*jnp.broadcast_arrays(*values))
     if len(values) != 1:
         raise _refused(text)
-    return _CALLS[name](*values)
+    return CALLS[name](*values)
 
 
 def _refused(text: str) -> InputError:
     if all(letter.isalpha() or letter in "-_" for letter in text):
         return unknown("function", text, [*FUNCTIONS, "or a formula in a"])
-    allowed = f"{', '.join(FUNCTIONS)}, or a formula in a with numbers, pi, + - * / **, {', '.join(_CALLS)}"
-    return InputError(f"function {text!r} is not allowed; allowed: {allowed}")
+    allowed = f"{', '.join(FUNCTIONS)}, or a formula in a with numbers, pi, + - * / **, {', '.join(CALLS)}"
+    return InputError(f"function {text[:80]!r} is not allowed; allowed: {allowed}")

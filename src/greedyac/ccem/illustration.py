@@ -27,7 +27,7 @@ class Illustration(Search):
     elite_fraction: float = static(0.2, above=0, below=1, help="ρ: share of the proposal's actions that are followed")
     entropy_scale: float = swept(0.9, at_least=0, help="τ: weight of the Gaussian proposal's entropy")
     step_size: float = swept(0.02, above=0, help="Adam step size of the Gaussian policies")
-    hidden: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = ()  # this and the next can't be told: there is one state, and no network
     batch_size: int = 1
     actor_rate: float = static(
         0.5, above=0, at_most=1, help="how far a uniform actor's ends move to those of its target per update"
@@ -87,7 +87,7 @@ def gaussian_updates(
     spaces = Spaces(Box((0.0,), (0.0,)), Box((-1.0,), (1.0,)))
     middle, half = (low + high) / 2, (high - low) / 2
     function = Partial(lambda _, action: f(action))  # type: ignore[no-untyped-call]
-    problem = Problem(function, jnp.zeros((1, 1)), jnp.array([middle]), jnp.array([half]), spaces, True, True)
+    problem = Problem(function, jnp.zeros((1, 1)), jnp.array([low]), jnp.array([high]), spaces, True, True)
     count = elite_count(search.elite_fraction, search.proposal_samples)
     key = jax.random.key(seed, impl=KEYS)
 

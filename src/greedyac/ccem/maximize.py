@@ -1,6 +1,7 @@
 """`maximize`: find, for each context, the action where a function is largest."""
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +17,8 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from greedyac.ccem.search import Fault, Function, Problem, Search, State, begin, run
-from greedyac.errors import InputError
-from greedyac.hypers import check_values, show, whole
-from greedyac.policies import Policy
+from greedyac.errors import InputError, unknown
+from greedyac.hypers import check_values, hypers_of, show, whole
 from greedyac.rng import KEYS
 from greedyac.spaces import Box, Discrete, Spaces
 
@@ -30,11 +30,13 @@ BEGIN = 2**32 - 1
 
 @dataclass(frozen=True)
 class Maximum:
-    """What was found. With several seeds all of it has a leading axis for them."""
+    """What was found. With several seeds actions and values have a leading axis for them."""
 
     actions: NDArray[Any]
     """The actor's greedy action for each context."""
-    history: pl.DataFrame
+    values: NDArray[np.float32]
+    """What the function is worth there."""
+    history: pl.DataFrame = field(repr=False)
     """A row per update: the mean value of the actor's greedy actions before it, and how widely both policies choose."""
     search: Search
     seeds: tuple[int, ...]
@@ -45,17 +47,24 @@ class Maximum:
     problem: Problem = field(repr=False)
 
     @property
-    def actor(self) -> Policy:
-        """From contexts `[..., features]` to distributions over actions, in units of half the range."""
-        return self._policy(self.state.actor)
+    def actor(self) -> Any:
+        """From contexts `[..., features]` to distributions over actions, in units of half the range.
+
+        After a search with several seeds a list with one for each.
+        """
+        return self._policies(self.state.actor)
 
     @property
-    def proposal(self) -> Policy | None:
-        """Likewise; none with few discrete actions."""
-        return self._policy(self.state.proposal)
+    def proposal(self) -> Any:
+        """Likewise; None with few discrete actions, where there is no proposal policy."""
+        return self._policies(self.state.proposal)
 
-    def _policy(self, policy: Any) -> Any:
-        return policy if self.several else jax.tree.map(lambda weight: weight[0], policy)
+    def _policies(self, of_all: Any) -> Any:
+        if of_all is None:
+            return None
+        weights = jax.tree.map(np.asarray, of_all)
+        each = [jax.tree.map(lambda weight, seed=seed: weight[seed], weights) for seed in range(len(self.seeds))]
+        return each if self.several else each[0]
 
     def predict(self, contexts: Any) -> NDArray[Any]:
         """The actor's greedy actions for other contexts."""
@@ -64,7 +73,7 @@ class Maximum:
         if (plain, seen.shape[1]) != (known.plain_context, known.contexts.shape[1]):
             allowed = "numbers [n]" if known.plain_context else f"vectors [n, {known.contexts.shape[1]}]"
             raise InputError(f"contexts of shape {np.shape(contexts)} are not allowed; allowed: {allowed}, as before")
-        actions = _greedy(known, self.state.actor, seen)
+        actions = np.asarray(known.actions(_modes(self.state.actor, seen)))
         return actions if self.several else actions[0]
 
 
@@ -76,7 +85,7 @@ def maximize(
     *,
     actions: int | None = None,
     steps: int = 1000,
-    seed: int | Iterable[int] = 0,
+    seed: int | Iterable[int] | None = None,
     start: Maximum | None = None,
     **settings: Any,
 ) -> Maximum:
@@ -84,28 +93,36 @@ def maximize(
 
     `f(context, action)` gives one number and is traceable by JAX. Contexts are numbers `[n]` or vectors
     `[n, features]`, best about 1 in size; actions are numbers or vectors from `low` to `high`, as these are, or the
-    whole numbers below `actions`. Several seeds are searched at once.
+    whole numbers below `actions`. The seed is 0 unless told; several are searched at once.
 
     `start` goes on from an earlier result, with its settings and seeds; `f` and the contexts may have changed. A plain
     function is compiled in every call, a `jax.tree_util.Partial(g, numbers)` of g(numbers, context, action) only once,
-    whatever the numbers are. `settings` are those of `Search`: step_size, entropy_scale, elite_fraction, …
+    whatever the numbers are; what else g refers to must stay as it is. `settings` are those of `Search`: step_size,
+    entropy_scale, elite_fraction, …
     """
-    given = check_values(Search, "setting of maximize", settings)
+    for name in settings.keys() - hypers_of(Search).keys():
+        raise unknown("argument of maximize", name, [*inspect.signature(maximize).parameters][2:-1], hypers_of(Search))
+    given = check_values(Search, "setting", settings)
     problem = _checked_problem(f, contexts, low, high, actions)
     steps = whole("steps", steps, 1, 2**31 - 1)
-    several, seeds = _checked_seeds(seed)
+    several, seeds = _checked_seeds(0 if seed is None else seed)
     if start is None:
         search = Search(**given)
         state = _begun(search, problem.spaces, _keys(seeds))
     else:
-        search = _checked_start(start, given, problem, seeds)
+        search = _checked_start(start, given, problem, None if seed is None else seeds)
         state, seeds, several = start.state, start.seeds, start.several
-    compiled = _compiled if isinstance(f, Partial) else jax.jit(partial(_every_seed), static_argnums=(0, 4))
-    state, told, fault = compiled(search, problem, state, _keys(seeds), steps)
+    if isinstance(f, Partial):
+        state, told, fault = _compiled(search, problem, state, _keys(seeds), steps)
+    else:  # traced anew, as what it refers to may have changed, and forgotten with this call
+        searched = jax.jit(lambda state, keys: _every_seed(search, problem, state, keys, steps))
+        state, told, fault = searched(state, _keys(seeds))
     _check_fault(problem, seeds, jax.tree.map(np.asarray, fault))
-    found = _greedy(problem, state.actor, problem.contexts)
+    chosen = _modes(state.actor, problem.contexts)
+    found, values = np.asarray(problem.actions(chosen)), np.asarray(problem.values(problem.contexts, chosen))
     history = _history(told, seeds if several else None, int(state.updates[0]) - steps)
-    return Maximum(found if several else found[0], history, search, seeds, several, state, problem)
+    first = slice(None) if several else 0
+    return Maximum(found[first], values[first], history, search, seeds, several, state, problem)
 
 
 def _keys(seeds: Sequence[int]) -> Array:
@@ -118,19 +135,16 @@ def _begun(search: Search, spaces: Spaces, keys: Array) -> State:
 
 
 def _every_seed(search: Search, problem: Problem, state: State, keys: Array, steps: int) -> tuple[State, Any, Fault]:
+    """For every seed the state after so many updates, what they told, `[seeds, steps]`, and the first fault."""
     return jax.vmap(lambda state, key: run(search, problem, state, key, steps))(state, keys)
 
 
 _compiled = jax.jit(_every_seed, static_argnums=(0, 4))
 
 
-def _greedy(problem: Problem, actors: Policy, contexts: Array) -> NDArray[Any]:
-    """`[seeds, n, ...]`, in the function's own units."""
-    return np.asarray(problem.actions(_modes(actors, contexts)))
-
-
 @jax.jit
 def _modes(actors: Any, contexts: Array) -> Array:
+    """Every actor's greedy choices, `[seeds, n, ...]`."""
     return jax.vmap(lambda actor: actor(contexts).mode())(actors)
 
 
@@ -143,8 +157,11 @@ def _history(told: Mapping[str, Array], seeds: Sequence[int] | None, before: int
 
 
 def _checked_problem(f: Any, contexts: Any, low: Any, high: Any, actions: Any) -> Problem:
-    if not callable(f):
+    if not callable(f) or not _takes_two(f):
         raise InputError(f"f = {f!r} is not allowed; allowed: a function of a context and an action")
+    for number in jax.tree.leaves(f) if isinstance(f, Partial) else ():
+        if not isinstance(number, Array | np.ndarray | np.generic | float | int):
+            raise InputError(f"{number!r} in the Partial is not allowed; allowed: numbers and arrays of them")
     seen, plain_context = _checked_contexts(contexts)
     observation = Box((-math.inf,) * seen.shape[1], (math.inf,) * seen.shape[1])
     function = f if isinstance(f, Partial) else Partial(f)  # type: ignore[no-untyped-call]
@@ -156,10 +173,20 @@ def _checked_problem(f: Any, contexts: Any, low: Any, high: Any, actions: Any) -
     else:
         lowest, highest, plain = _checked_bounds(low, high)
         spaces = Spaces(observation, Box((-1.0,) * len(lowest), (1.0,) * len(lowest)))
-        middle, half = jnp.asarray(lowest / 2 + highest / 2), jnp.asarray(highest / 2 - lowest / 2)
-        problem = Problem(function, seen, middle, half, spaces, plain_context, plain)
+        problem = Problem(function, seen, jnp.asarray(lowest), jnp.asarray(highest), spaces, plain_context, plain)
     _check_function(problem)
     return problem
+
+
+def _takes_two(f: Any) -> bool:
+    """Whether it can be called with a context and an action; of what tells nothing about itself, yes."""
+    try:
+        inspect.signature(f).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 def _checked_contexts(contexts: Any) -> tuple[Array, bool]:
@@ -173,28 +200,34 @@ def _checked_contexts(contexts: Any) -> tuple[Array, bool]:
 
 def _checked_bounds(low: Any, high: Any) -> tuple[NDArray[np.float32], NDArray[np.float32], bool]:
     """Bounds as vectors, and whether they were plain numbers."""
-    lowest, highest = (_numbers(name, bound, "a number or a vector") for name, bound in (("low", low), ("high", high)))
+    if low is None and high is None:
+        raise InputError("neither low and high nor actions was given; allowed: bounds, or a number of discrete actions")
+    allowed = "a finite number or a vector of them, of the size of float32"
+    lowest, highest = (_numbers(name, bound, allowed) for name, bound in (("low", low), ("high", high)))
     if lowest.shape != highest.shape or lowest.ndim > 1 or not lowest.size:
         shapes = f"low of shape {lowest.shape} and high of shape {highest.shape}"
         raise InputError(f"{shapes} are not allowed; allowed: two numbers, or two vectors of one length")
     if not (lowest < highest).all():
-        raise InputError(f"low = {low} and high = {high} are not allowed; allowed: low < high")
+        raise InputError(f"low = {low} and high = {high} are not allowed; allowed: low < high, as float32")
     return lowest.reshape(-1), highest.reshape(-1), lowest.ndim == 0
 
 
 def _numbers(name: str, given: Any, allowed: str) -> NDArray[np.float32]:
     try:
-        numbers = np.asarray(given, np.float32)
-    except (TypeError, ValueError):
-        numbers = np.array(np.nan, np.float32)
-    if not np.isfinite(numbers).all():
-        raise InputError(f"{name} = {' '.join(str(given).split())} is not allowed; allowed: {allowed}")
-    return numbers
+        numbers = np.asarray(given)
+    except ValueError:  # lists of several lengths
+        numbers = np.array(None)
+    with np.errstate(over="ignore"):
+        singles = numbers.astype(np.float32) if numbers.dtype.kind in "iufb" else np.array(np.nan, np.float32)
+    if not (fine := np.isfinite(singles)).all():
+        shown = given if fine.ndim == 0 else f"[… {numbers[~fine].flat[0]} …]"
+        raise InputError(f"{name} = {' '.join(str(shown).split())[:80]} is not allowed; allowed: {allowed}")
+    return singles
 
 
 def _checked_seeds(seed: Any) -> tuple[bool, tuple[int, ...]]:
     """Whether several seeds were asked for, and them."""
-    several = isinstance(seed, Iterable)
+    several = isinstance(seed, Iterable) and np.ndim(seed) > 0  # type: ignore[arg-type]
     seeds = tuple(whole("seed", one, 0, 2**32 - 1) for one in (seed if several else [seed]))
     if not seeds:
         raise InputError("no seeds were given; allowed: one or more whole numbers ≥ 0")
@@ -205,30 +238,44 @@ def _check_function(problem: Problem) -> None:
     """Refuse a function that JAX can't trace, or that gives something else than one number."""
     context = problem.contexts[0, 0] if problem.plain_context else problem.contexts[0]
     discrete = isinstance(problem.spaces.action, Discrete)
-    action = jnp.int32(0) if discrete else problem.actions(jnp.zeros(len(problem.half)))
+    action = jnp.int32(0) if discrete else problem.actions(jnp.zeros(len(problem.low)))
+    returned: list[Any] = []
     try:
-        value = jax.eval_shape(problem.f, context, action)
+        jax.eval_shape(lambda *given: returned.append(problem.f(*given)), context, action)
     except jax.errors.JAXTypeError as error:
         why = str(error).splitlines()[0]
-        raise InputError(f"f can't be traced by JAX ({why}); allowed: a function written with jax.numpy") from error
-    if not hasattr(value, "shape") or value.shape or not jnp.isrealobj(value) or value.dtype == bool:
-        told = f"shape {value.shape}, {value.dtype}" if hasattr(value, "shape") else f"a {type(value).__name__}"
+        raise InputError(f"f can't be traced by JAX ({why}); allowed: a function written with jax.numpy") from None
+    [value] = returned
+    number = isinstance(value, Array | np.ndarray | np.generic | float | int) and not isinstance(value, bool)
+    if not number or np.shape(value) or jnp.result_type(value).kind not in "fiu":
+        told = f"shape {np.shape(value)}, {jnp.result_type(value)}" if number else f"a {type(value).__name__}"
         given = f"a context of shape {context.shape} and an action of shape {action.shape}"
         raise InputError(f"f returned {told} for {given}; allowed: one real number, of shape ()")
 
 
-def _checked_start(start: Any, given: Mapping[str, Any], problem: Problem, seeds: tuple[int, ...]) -> Search:
+def _checked_start(start: Any, given: Mapping[str, Any], problem: Problem, seeds: tuple[int, ...] | None) -> Search:
     """The settings to go on with; policies must be for this problem, and stay what they are."""
     if not isinstance(start, Maximum):
         raise InputError(f"start = {start!r} is not allowed; allowed: what maximize returned")
     if (start.problem.spaces, start.problem.plain_context) != (problem.spaces, problem.plain_context):
         raise InputError("start has contexts or actions of another kind or size; allowed: those of this search")
+    if not np.array_equal([start.problem.low, start.problem.high], [problem.low, problem.high]):
+        known = f"low = {start.problem.low} and high = {start.problem.high}"
+        raise InputError(
+            f"low = {problem.low} and high = {problem.high} are not allowed with this start; allowed: {known}"
+        )
     for name in ("hidden", "proposal_policy", "proposal_update"):
         if given.get(name, known := getattr(start.search, name)) != known:
             raise InputError(f"{name} = {given[name]!r} is not allowed with this start; allowed: {known!r}")
-    if seeds not in ((0,), start.seeds):
+    if seeds not in (None, start.seeds):
         raise InputError(f"seed = {show(seeds)} is not allowed with this start; allowed: {show(start.seeds)}, or none")
-    return dataclasses.replace(start.search, **given)
+    search = dataclasses.replace(start.search, **given)
+    if search.needs_no_proposal(problem.spaces) != (start.state.proposal is None):
+        raise InputError(
+            f"elite_fraction = {show(search.elite_fraction)} is not allowed with this start; "
+            f"allowed: one that needs {'no' if start.state.proposal is None else 'a'} proposal policy"
+        )
+    return search
 
 
 def _check_fault(problem: Problem, seeds: Sequence[int], fault: Fault) -> None:

@@ -38,9 +38,9 @@ class Problem(eqx.Module):
     """Traceable, and a pytree."""
     contexts: Array
     """`[n, features]`."""
-    middle: Array
-    """`[dims]` of the range; unused where actions are discrete."""
-    half: Array
+    low: Array
+    """`[dims]`; unused where actions are discrete."""
+    high: Array
     spaces: Spaces = eqx.field(static=True)
     plain_context: bool = eqx.field(static=True)
     """Whether the function takes a context as a number, not as a vector."""
@@ -50,7 +50,8 @@ class Problem(eqx.Module):
         """What policies chose, `[..., dims]`, in the function's own units; discrete actions as they are."""
         if isinstance(self.spaces.action, Discrete):
             return chosen
-        action = self.middle + self.half * chosen
+        action = self.low / 2 + self.high / 2 + (self.high / 2 - self.low / 2) * chosen
+        action = jnp.clip(action, self.low, self.high)  # rounding can carry it an ulp beyond the range
         return action[..., 0] if self.plain_action else action
 
     def values(self, contexts: Array, chosen: Array) -> Array:

@@ -17,7 +17,7 @@ GRID = 2001
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
     """Options of the command."""
-    from greedyac.ccem.formula import FUNCTIONS
+    from greedyac.ccem.formula import CALLS, FUNCTIONS
     from greedyac.ccem.illustration import Illustration
 
     parser.add_argument("--out", type=folder, required=True, metavar="DIR", help=f"folder for {', '.join(OURS)}")
@@ -25,7 +25,8 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         "--function",
         default="two-peaks",
         metavar="F",
-        help=f"{' | '.join(FUNCTIONS)}, or a formula in a such as 'cos(9*a) - a**2' (default two-peaks)",
+        help=f"{' | '.join(FUNCTIONS)}, or a formula in a such as 'cos(9*a) - a**2' "
+        f"with + - * / ** pi {' '.join(CALLS)} (default two-peaks)",
     )
     parser.add_argument("--low", type=_number, default=-1.0, metavar="A", help="least action (default -1)")
     parser.add_argument("--high", type=_number, default=1.0, metavar="A", help="greatest action (default 1)")
@@ -46,7 +47,7 @@ def _number(text: str) -> float:
     except ValueError:
         number = math.nan
     if not abs(number) < 1e30:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a number between -1e30 and 1e30")
     return number
 
 
@@ -67,8 +68,8 @@ def run(options: Any) -> int:
     told = checked(Illustration, "hyperparameter", {name: known[name].parse(text) for name, text in given.items()})
     [seed] = check_seeds([options.seed])
     low, high = options.low, options.high
-    if not low < high:
-        raise InputError(f"--low {low:g} and --high {high:g} are not allowed; allowed: low < high")
+    if not np.float32(low) < np.float32(high):
+        raise InputError(f"--low {low:g} and --high {high:g} are not allowed; allowed: low < high, as float32")
     function = function_of(options.function)
     actions = np.linspace(low, high, GRID)
     values = np.asarray(function(jnp.asarray(actions, jnp.float32)), np.float64)
@@ -79,7 +80,7 @@ def run(options: Any) -> int:
     with output_folder(options.out, options.overwrite, OURS) as output:
         uniform = list(itertools.islice(uniform_updates(actions, values, told), SHOWN[-1]))
         gaussians = gaussian_updates(function, low, high, told, options.updates, seed)
-        story = Story(options.function, actions, values, uniform, gaussians)
+        story = Story(options.function, told, actions, values, uniform, gaussians)
         drawn = picture(story)
         for name in OURS[:2]:
             drawn.savefig(output.staging / name)

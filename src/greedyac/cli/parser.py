@@ -34,7 +34,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any):
         super().__init__(allow_abbrev=False, **options)
-        self._negative_number_matcher = re.compile(r"-(\d|\.\d|inf|nan)")  # a value such as -1e-3, not an option
+        self._negative_number_matcher = re.compile(r"-(\d|\.\d|inf|nan|a\b|[a-z]*\()")  # -1e-3 or -a**2 is a value
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and exiting."""

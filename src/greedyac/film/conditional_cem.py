@@ -11,10 +11,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from greedyac.ccem.illustration import Floats, Gaussians, Uniform
+from greedyac.ccem.illustration import Floats, Gaussians, Illustration, Uniform
 from greedyac.film.frame import Frame
 from greedyac.film.panel import ACTOR, ELITE, GREY, INK, PROPOSAL
 from greedyac.film.picture import Picture, area, bars
+from greedyac.hypers import show
 
 SHOWN = (1, 2, 4, 8)
 """The updates with uniform policies in the picture."""
@@ -22,6 +23,9 @@ REACH = 1.645
 """Deviations to either side of its mean that hold nine tenths of a Gaussian."""
 FRAMES, STILL = 100, 15
 """How many a film has at most, and for how many it stays at the end."""
+LONGEST = 45
+"""Letters of a function's name in a title."""
+DASHED: Any = (0, (4, 2))
 LIGHT = 0.4
 """How much of its colour an area has."""
 
@@ -30,6 +34,7 @@ class Story(NamedTuple):
     """What is drawn: a function, and how policies of two kinds concentrate on it."""
 
     name: str
+    settings: Illustration
     actions: Floats
     """A fine grid."""
     values: Floats
@@ -47,22 +52,26 @@ def picture(story: Story) -> Figure:
         _UniformPanel(panel, story).show(story.uniform[number - 1])
         panel.set_title(f"update {number}", fontsize=10, loc="left")
         panel.label_outer()
-    left.suptitle(f"uniform policies on {story.name}", fontsize=11)
-    left.legend(handles=_legend(target=True), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    name = story.name if len(story.name) <= LONGEST else f"{story.name[:LONGEST]}…"
+    left.suptitle(f"uniform policies on {name}, ρ = {show(story.settings.elite_fraction)}", fontsize=11)
+    left.legend(handles=_legend(samples=False), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
     _draw_over_time(right.subplots(), story)
-    right.suptitle(f"Gaussian policies: mean ± {REACH} deviations", fontsize=11)
+    sampled, scale = story.settings.proposal_samples, show(story.settings.entropy_scale)
+    right.suptitle(f"Gaussian policies, N = {sampled}, τ = {scale}: mean ± {REACH} deviations", fontsize=11)
     return figure
 
 
-def _legend(target: bool) -> list[Any]:
-    """Of the target's region, or of samples and elite."""
+def _legend(samples: bool) -> list[Any]:
+    """Of uniform policies, and on demand of samples and elite, too."""
     dots: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 5}
-    chosen = (
-        [Patch(color=ELITE, alpha=LIGHT, linewidth=0, label="target: best ρ of the proposal")]
-        if target
-        else [Line2D([], [], color=GREY, label="samples", **dots), Line2D([], [], color=ELITE, label="elite", **dots)]
-    )
-    return [*chosen, Patch(color=PROPOSAL, label="proposal"), Patch(color=ACTOR, label="actor")]
+    sampled = [Line2D([], [], color=GREY, label="samples", **dots), Line2D([], [], color=ELITE, label="elite", **dots)]
+    return [
+        Patch(color=ELITE, alpha=LIGHT, linewidth=0, label="target: best ρ of the proposal"),
+        Line2D([], [], color=ELITE, linewidth=1, linestyle=DASHED, label="its threshold"),
+        Patch(color=PROPOSAL, label="proposal"),
+        Patch(color=ACTOR, label="actor"),
+        *(sampled if samples else []),
+    ]
 
 
 def _draw_over_time(panel: Axes, story: Story) -> None:
@@ -75,8 +84,9 @@ def _draw_over_time(panel: Axes, story: Story) -> None:
         panel.fill_betweenx(updates, low, high, color=colour, alpha=LIGHT, linewidth=0)
         panel.plot(mean, updates, color=colour, linewidth=1.8, label=name)
     best = story.actions[story.values.argmax()]
-    panel.axvline(best, color=INK, linewidth=1, linestyle=(0, (4, 2)), label="best action")
+    panel.axvline(best, color=INK, linewidth=1, linestyle=DASHED, label="best action")
     panel.set_ylim(max(updates[-1], 2), 1)
+    panel.yaxis.set_major_locator(MaxNLocator(9, integer=True))
     panel.set_ylabel("update")
     _dress(panel, story)
     panel.legend(frameon=False, fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3)
@@ -88,6 +98,7 @@ def _dress(panel: Axes, story: Story) -> None:
     panel.set_axisbelow(True)
     panel.set_xlim(story.actions[0], story.actions[-1])
     panel.set_xlabel("action")
+    panel.xaxis.set_major_locator(MaxNLocator(5))
 
 
 class _UniformPanel:
@@ -99,7 +110,7 @@ class _UniformPanel:
         self.floor = lowest - 0.32 * self.span
         self.target = area(panel, facecolor=ELITE, alpha=LIGHT, linewidth=0)
         panel.plot(story.actions, story.values, color=INK, linewidth=1.8)
-        [self.threshold] = panel.plot([], [], color=ELITE, linewidth=1, linestyle=(0, (4, 2)))
+        [self.threshold] = panel.plot([], [], color=ELITE, linewidth=1, linestyle=DASHED)
         self.proposal, self.actor = (area(panel, facecolor=colour, linewidth=0) for colour in (PROPOSAL, ACTOR))
         panel.set_ylim(self.floor, lowest + 1.06 * self.span)
         panel.set_ylabel("value")
@@ -162,7 +173,7 @@ def film(story: Story, height: int = 400) -> Iterator[Frame]:
         panel.yaxis.set_major_locator(MaxNLocator(4))
     page.moves(uniform.target, uniform.threshold, uniform.proposal, uniform.actor)
     page.moves(gaussian.sampled, gaussian.elite, gaussian.proposal, gaussian.actor, *captions)
-    page.legend(_legend(target=False))
+    page.legend(_legend(samples=True))
     last = len(story.gaussians.actor_mean) - 1
     numbers = np.unique(np.linspace(0, last, FRAMES).round().astype(int))
     for number in itertools.chain(numbers, [last] * STILL):
