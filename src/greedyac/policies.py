@@ -304,11 +304,11 @@ Policy = GaussianPolicy | SoftmaxPolicy
 
 
 def spread(name: str, policy: Any) -> dict[str, Array]:
-    """How widely the policy of one state, in a batch of 1, chooses: its entropy and, if it is Gaussian, deviation.
+    """How widely a policy chooses: its entropy and, if it is Gaussian, deviation; means over states and dimensions.
 
-    With several dimensions, the mean of their deviations; of a squashed Gaussian, before it is squashed.
+    Of a squashed Gaussian the deviation before it is squashed.
     """
-    entropy = {f"{name}_entropy": policy.entropy()[0]}
+    entropy = {f"{name}_entropy": policy.entropy().mean()}
     return entropy if isinstance(policy, Softmax) else entropy | {f"{name}_deviation": jnp.exp(policy.log_std).mean()}
 
 

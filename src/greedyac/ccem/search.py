@@ -12,7 +12,7 @@ from jax import Array
 from greedyac.ccem.update import CCEM
 from greedyac.hypers import static, swept
 from greedyac.nets import select
-from greedyac.policies import Policy, Softmax, SoftmaxPolicy
+from greedyac.policies import Policy, SoftmaxPolicy, spread
 from greedyac.spaces import Discrete, Spaces
 
 Function = Callable[[Any, Any], Any]
@@ -106,7 +106,7 @@ def update(search: Search, problem: Problem, state: State, key: Array) -> tuple[
     if len(contexts) > search.batch_size:
         contexts = contexts[jax.random.randint(context_key, (search.batch_size,), 0, len(contexts))]
     batch, actor = len(contexts), state.actor(contexts)
-    told = _spread("actor", actor)
+    told = spread("actor", actor)
     if state.proposal is None:
         assert isinstance(problem.spaces.action, Discrete)
         count = problem.spaces.action.count
@@ -116,7 +116,7 @@ def update(search: Search, problem: Problem, state: State, key: Array) -> tuple[
         moved, _ = search.follow_greedy_action(state, contexts, values.T, search.step_size)
     else:
         proposal = state.proposal(contexts)
-        told |= _spread("proposal", proposal)
+        told |= spread("proposal", proposal)
         sampled = proposal.sample(state.proposal.noise(proposal_key, (search.proposal_samples, batch)))
         own = actor.sample(state.actor.noise(actor_key, (batch,)))
         tried = jnp.concatenate([actor.mode()[None], sampled])
@@ -125,12 +125,6 @@ def update(search: Search, problem: Problem, state: State, key: Array) -> tuple[
         moved, _ = search.follow_elite_actions(state, contexts, sampled, values[1:], own, search.step_size)
     told["value"] = greedy_values.mean()
     return moved._replace(updates=state.updates + 1), Seen(contexts, tried, values, told)
-
-
-def _spread(name: str, policy: Any) -> dict[str, Array]:
-    """Entropy and, of a Gaussian, deviation: means over contexts and dimensions."""
-    entropy = {f"{name}_entropy": policy.entropy().mean()}
-    return entropy if isinstance(policy, Softmax) else entropy | {f"{name}_deviation": jnp.exp(policy.log_std).mean()}
 
 
 class Fault(NamedTuple):
