@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -275,6 +276,18 @@ def test_hidden_files_are_left_alone_unless_they_were_left_behind(store: Store) 
     assert list(files(store.aside).values()) == 3 * [b"half"]
     assert store.verify() == []
     assert len(list(store.folder.glob("*/.*"))) == 6
+
+
+def test_what_stopped_workers_left_is_removed_and_what_is_being_written_stays(store: Store) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    host = os.uname().nodename
+    (store.chunks / f".a~{gone.pid}@{host}~01234567.tmp").write_text("half")
+    (store.chunks / f".b~{os.getpid()}@{host}~01234567.tmp").write_text("being written")
+    before = store.statuses()
+    store.clear_left()
+    assert [path.name[:2] for path in store.chunks.glob(".*")] == [".b"]
+    assert store.statuses() == before
 
 
 def test_two_sweeps_may_set_the_same_file_aside(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,8 +217,7 @@ def test_ctrl_c(sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
     kept = chunks(tmp_path / "store")
     assert 0 < len(kept) < 10
     code, printed, complaints = sweeps.run(study, tmp_path / "store")
-    assert code == 0
-    assert all("was left half-written; moved to" in line for line in complaints)  # a worker may have been writing
+    assert (code, complaints) == (0, [])
     assert f"{8 * len(kept)} in the store, {80 - 8 * len(kept)} to run" in printed
     assert chunks(tmp_path / "store").items() > kept.items()
     assert numbers(tmp_path / "store").equals(whole)

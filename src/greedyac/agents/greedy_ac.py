@@ -83,10 +83,8 @@ class GreedyAC(CCEM, ActorCritic):
             assert isinstance(state.critic, HeadsCritic | IndexCritic)
             state, losses = self.follow_greedy_action(state, observation, state.critic.values(observation), step_size)
         else:
-            sampled, own = (
-                state.proposal(observation).sample(draws.proposal),
-                state.actor(observation).sample(draws.actor),
-            )
+            sampled = state.proposal(observation).sample(draws.proposal)
+            own = state.actor(observation).sample(draws.actor)
             values = state.critic(observation, sampled)
             state, losses = self.follow_elite_actions(state, observation, sampled, values, own, step_size)
         return state, metrics | losses

@@ -86,6 +86,7 @@ def _sweep(plan: "Plan", store: Any, options: Any) -> int:
         with ProgressReport(plan.study.name) as report:
             ended = run_plan(plan, store, lambda progress: report.show(progress.share, _words(progress)), report.say)
     except KeyboardInterrupt:
+        store.clear_left()
         print("greedyac: stopped; published runs are kept, the same command goes on", file=sys.stderr)
         return 130
     except (WorkerError, OSError) as error:

@@ -1,7 +1,8 @@
 """The store: a folder of immutable Parquet files, the only truth about what was run.
 
 A file counts if it is whole: sealed, with a store's columns, and with the runs that its name says. Equal rows may stand
-in two files; every reader keeps one per run. Nothing is ever deleted that is not known to be kept elsewhere.
+in two files; every reader keeps one per run. Nothing is ever deleted that is not known to be kept elsewhere, but for
+what a stop on purpose left half-written.
 """
 
 import json
@@ -193,6 +194,11 @@ class Store:
             with suppress(FileNotFoundError):  # another sweep was faster
                 fault.path.rename(target)
         return found
+
+    def clear_left(self) -> None:
+        """Remove what workers that were stopped on purpose left half-written."""
+        for fault in self._left_behind():
+            fault.path.unlink(missing_ok=True)
 
     def _left_behind(self) -> list[Fault]:
         paths = [path for part in (self.chunks, self.studies, self.failed) for path in sorted(part.glob(".*.tmp"))]
