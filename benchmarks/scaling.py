@@ -15,8 +15,8 @@ from collections.abc import Callable
 from statistics import median
 
 from greedyac.training.bench import default_case, matmul_gflops, measure
+from greedyac.training.cores import cores
 from greedyac.training.plan import best_width
-from greedyac.training.pool import cores
 
 LANES = (2, 3, 4, 6, 8)
 """A worker trains at least two side by side, and at most eight (where actions are sampled about four), however large a

@@ -20,9 +20,9 @@ import polars as pl
 from greedyac.study.spec import load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import estimate, make_plan, run_plan, seconds_of
+from greedyac.training.cores import cores
 from greedyac.training.curve import BINS
 from greedyac.training.files import publish_rows
-from greedyac.training.pool import cores
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Run
 
@@ -131,17 +131,20 @@ def slice_of(study: str, chunks: int) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=PARTS, default=PARTS)
+    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS))
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--lanes", type=int, default=4)
     options = parser.parse_args()
-    if "plan" in options.parts:
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"{', '.join(unknown)}: allowed: {', '.join(PARTS)}")
+    parts = options.parts or PARTS
+    if "plan" in parts:
         plan()
-    if "read" in options.parts:
+    if "read" in parts:
         read()
-    if "overhead" in options.parts:
+    if "overhead" in parts:
         overhead(options.steps, options.lanes)
-    if "estimate" in options.parts:
+    if "estimate" in parts:
         slice_of("paper/sweep-ca", 4)
         slice_of("paper/sweep-da", 4)
 

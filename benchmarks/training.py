@@ -12,7 +12,7 @@ import time
 
 import greedyac
 from greedyac.envs import ENVS
-from greedyac.training.pool import cores
+from greedyac.training.cores import cores
 
 MEMORY = """
 import resource, sys

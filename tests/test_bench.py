@@ -15,8 +15,8 @@ from greedyac.envs import make_env
 from greedyac.replay import Batch
 from greedyac.spaces import Box
 from greedyac.training import bench
+from greedyac.training.cores import cores
 from greedyac.training.cost import PASSES, operations
-from greedyac.training.pool import cores
 from greedyac.training.runs import Case
 
 

@@ -17,18 +17,17 @@ from typing import Any, NoReturn
 import polars as pl
 import pytest
 
+from greedyac.training.atomic import clear_left, left_behind, put_if_absent, write_atomically
 from greedyac.training.chunk import Chunk, Receipt, train_chunk
 from greedyac.training.files import (
     DamagedError,
     chunk_id,
-    left_behind,
     publish_rows,
-    put_if_absent,
+    publish_sealed,
     read_rows,
     rows_path,
     seal,
     unseal,
-    write_atomically,
 )
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Case, Run
@@ -43,7 +42,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of two real runs."""
     runs = [Run(Case("random", "Pendulum-CA", steps=1000), seed) for seed in range(2)]
     chunk = Chunk(runs, 2, tmp_path_factory.mktemp("chunks"))
-    assert train_chunk(chunk, lambda steps: None) == Receipt(chunk.chunk_id, 2, 0, True, {})
+    assert train_chunk(chunk, lambda steps: None) == Receipt(f"{chunk.chunk_id}.parquet", 2, 0, True, {})
     [path] = chunk.folder.iterdir()
     return path
 
@@ -238,7 +237,7 @@ def test_without_hard_links_files_are_renamed(folder: Path, monkeypatch: pytest.
 
 LIMITED = """
 import pathlib, resource, sys
-from greedyac.training.files import put_if_absent
+from greedyac.training.atomic import put_if_absent
 folder = pathlib.Path(sys.argv[1])
 for limit in (5000, resource.RLIM_INFINITY):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -258,7 +257,7 @@ def test_running_out_of_space(tmp_path: Path) -> None:
 
 KILLED = """
 import io, os, pathlib, random, signal, sys, time
-from greedyac.training.files import put_if_absent
+from greedyac.training.atomic import put_if_absent
 folder, chance = pathlib.Path(sys.argv[1]), random.Random(0)
 class Slow(io.FileIO):
     def write(self, content):
@@ -436,3 +435,43 @@ def test_a_damaged_file_under_the_name_is_kept_and_told(published: Path, folder:
     assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(path))
     assert path.read_bytes() == b"damaged"
     assert names(folder) == [path.name]
+
+
+def test_what_one_process_left_is_cleared_and_nothing_else(folder: Path) -> None:
+    host = socket.gethostname()
+    (folder / f".a~12345@{host}~01234567.tmp").write_text("half")
+    kept = [f".a~1234@{host}~01234567.tmp", ".a~12345@elsewhere~01234567.tmp", "a.parquet"]
+    for name in kept:
+        (folder / name).write_text("kept")
+    clear_left(folder, 12345)
+    assert names(folder) == sorted(kept)
+
+
+def test_a_file_from_elsewhere_is_published_as_it_is(published: Path, folder: Path) -> None:
+    content, run_ids = published.read_bytes(), read_rows([published])["run_id"].to_list()
+    assert publish_sealed(folder, published.name, content, [*run_ids, "another"]) is True
+    assert (folder / published.name).read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda name, content, ids: (name, content[:300] + b"x" + content[301:], ids), "does not match its checksum"),
+        (lambda name, content, ids: (name, content[:-9], ids), "is cut short or damaged"),
+        (lambda name, content, ids: (f"../{name}", content, ids), "does not match its checksum"),
+        (lambda name, content, ids: ("../a", seal("../a", unseal(name, content)), ids), "has other runs"),
+        (lambda name, content, ids: (name, content, ids[:1]), "has other runs than it should"),
+    ],
+    ids=["changed", "cut", "renamed", "sealed under another name", "other runs"],
+)
+def test_a_file_from_elsewhere_that_is_not_as_it_should_be_is_refused(
+    change: Callable[[str, bytes, list[str]], tuple[str, bytes, list[str]]],
+    complaint: str,
+    published: Path,
+    tmp_path: Path,
+) -> None:
+    (folder := tmp_path / "inner").mkdir()
+    given = change(published.name, published.read_bytes(), read_rows([published])["run_id"].to_list())
+    with pytest.raises(DamagedError, match=complaint):
+        publish_sealed(folder, *given)
+    assert [path.name for path in tmp_path.rglob("*")] == ["inner"]

@@ -26,8 +26,8 @@ from greedyac.replay import Batch
 from greedyac.spaces import Box, Spaces
 from greedyac.training import bench, peers, ratios
 from greedyac.training.bench import Bench, Measured
+from greedyac.training.cores import PINS, cores
 from greedyac.training.peers import PEERS, SCRIPTS, Peer, PeerResult, PeersBench, Told, measure_peer, parse_told
-from greedyac.training.pool import PINS, cores
 from greedyac.training.ratios import Found, Ratios, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
 
 ROOT = Path(__file__).parents[1]

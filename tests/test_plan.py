@@ -1,6 +1,7 @@
 """How runs become chunks of work, what they are expected to cost, and how progress is counted."""
 
 import itertools
+import json
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ import pytest
 from probes import ManyActions
 
 from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
+from greedyac.cli.sweep import _words as progress_in_words
 from greedyac.envs import make_env
 from greedyac.errors import InputError
 from greedyac.hypers import values_of
@@ -20,12 +22,16 @@ from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
+from greedyac.training import chunk as chunk_module
 from greedyac.training import plan
 from greedyac.training.bench import Speed
 from greedyac.training.chunk import Chunk
-from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, operations
+from greedyac.training.cost import lane_bytes, nominal_seconds, operations
+from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lanes
+from greedyac.training.memory import Machine, machine_bytes
 from greedyac.training.plan import plan_chunks
+from greedyac.training.rows import cpu
 from greedyac.training.runs import Case, Run
 
 PAPER = ["paper/per-env", "paper/sweep-ca", "paper/sac-ablation"]
@@ -248,17 +254,33 @@ def test_progress_counts_steps_runs_and_setbacks(monkeypatch: pytest.MonkeyPatch
     meter = sweep._Meter(made)
     assert meter.progress() == sweep.Progress(4, 0, 0, 0, 0.0, None, None)
     meter.add_steps(chunk, 0)
+    clock[0] = 10.001
+    for steps in (10, 78, 12):  # whose sum is not that of 100, to the last bit
+        meter.add_steps(chunk, steps)
+    assert meter.progress()[-2:] == (None, None)  # nobody is that fast: they were done before they were told
     clock[0] = 12.0
-    meter.add_steps(chunk, 100)
     assert tuple(meter.progress()) == pytest.approx((4, 0, 0, 0, 0.25, 50.0, 6.0))
     meter.lose_steps(chunk)  # its worker died
-    assert meter.progress().share == 0.0
+    assert meter.progress()[4:] == (0.0, None, None)
     clock[0] = 20.0
     meter.add_steps(chunk, 400)
-    assert meter.progress().share == 0.999  # trained, not yet published
+    assert meter.progress().share == 0.99  # trained, not yet published
     meter.end(chunk, done=3, diverged=1)
     assert meter.progress()[:5] == (4, 3, 1, 0, 1.0)
     assert meter.progress().seconds_left == 0
+
+
+@pytest.mark.parametrize(
+    ("progress", "words"),
+    [
+        (sweep.Progress(4, 1, 0, 0, 0.25, None, None), "1 of 4 runs, 0 diverged, 0 failed, compiling …"),
+        (sweep.Progress(4, 1, 1, 0, 0.25, 50.0, 6.0), "2 of 4 runs, 1 diverged, 0 failed, 50 run-steps/s, 6 s left"),
+        (sweep.Progress(4, 4, 0, 0, 1.0, 50.0, 0.0), "4 of 4 runs, 0 diverged, 0 failed, 50 run-steps/s"),
+        (sweep.Progress(4, 4, 0, 0, 1.0, None, None), "4 of 4 runs, 0 diverged, 0 failed"),
+    ],
+)
+def test_progress_in_words(progress: sweep.Progress, words: str) -> None:
+    assert progress_in_words(progress) == words
 
 
 def test_work_that_ends_without_training_is_not_waited_for(tmp_path: Path) -> None:
@@ -302,3 +324,49 @@ def test_time_is_estimated_by_the_schedule_of_the_chunks(monkeypatch: pytest.Mon
 )
 def test_durations_in_words(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_memory_is_that_of_the_machine_of_the_workers() -> None:
+    runs = runs_of("sac", "Pendulum-CA", 100_000, 16, replay_capacity=10_000_000)
+    for machine, width in [(Machine(160 * 10**9, 8), 2), (Machine(6 * 10**9, 2), 3), (Machine(None, 1000), 2)]:
+        [chunk, *_] = plan_chunks(runs, 8 if width == 2 else 2, Path(), CHUNK_SECONDS, machine=machine)
+        assert chunk.width == width
+    with pytest.raises(InputError, match=r"would take 0\.3 GB, and the machine has 0\.4"):
+        plan_chunks(runs, 2, Path(), CHUNK_SECONDS, machine=Machine(4 * 10**8, 1))
+
+
+def test_chunks_for_accelerators_have_many_lanes_there_and_few_on_a_core(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = runs_of("random", "Pendulum-CA", 1000, 40)
+    plain, wide = (plan_chunks(runs, 2, tmp_path, CHUNK_SECONDS, lanes=lanes) for lanes in (0, 32))
+    assert [len(chunk.runs) for chunk in wide] == [32, 8]
+    assert {chunk.width for chunk in wide} == {chunk.width for chunk in plain} == {7}
+    again = Chunk.from_json(wide[0].to_json())
+    assert (again.lanes, again.width, again.chunk_id) == (32, 7, wide[0].chunk_id)
+    widths: list[int] = []
+
+    def noted(*given: Any) -> Lanes:
+        widths.append(given[4])
+        return make_lanes(*given)
+
+    monkeypatch.setattr(chunk_module, "make_lanes", noted)
+    chunk_module.train_chunk(wide[1], lambda steps: None)
+    monkeypatch.setattr(chunk_module, "on_accelerator", lambda: True)
+    chunk_module.train_chunk(wide[0], lambda steps: None)
+    assert widths == [7, 7, 32]  # eight runs, and 32
+
+
+def test_a_chunk_of_other_numerics_is_refused() -> None:
+    [chunk] = plan_chunks(runs_of("random", "Pendulum-CA", 1000, 2), 1, Path(), CHUNK_SECONDS)
+    for numbers, name in [([7, 1], "random"), ([1, 7], "Pendulum-CA")]:
+        text = json.dumps(json.loads(chunk.to_json()) | {"numerics": numbers})
+        with pytest.raises(InputError, match=f"the numerics of {name} are 1 here and 7 where it was asked for"):
+            Chunk.from_json(text)
+
+
+def test_the_accelerator_is_recorded_in_place_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = SimpleNamespace(device_kind="NVIDIA A100")
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    assert cpu() == "gpu NVIDIA A100"

@@ -99,8 +99,8 @@ def intervals(frame: pl.DataFrame) -> set[str]:
 def test_a_kept_run_can_be_repeated(tmp_path: Path) -> None:
     """Bit for bit where software and processor are the same; elsewhere it says that it can't be compared."""
     store = tmp_path / "store"
-    shutil.copytree(ROOT / "results/per-env", store, ignore=shutil.ignore_patterns("reruns"))
-    quickest = rows("per-env").sort("seconds")["run_id"][0]
+    shutil.copytree(ROOT / "results/sensitivity", store, ignore=shutil.ignore_patterns("reruns"))
+    quickest = rows("sensitivity").sort("seconds")["run_id"][0]
     call = [str(Path(sys.executable).with_name("greedyac")), "rerun", quickest, "--store", str(store)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -441,7 +441,7 @@ def test_a_write_that_fails_leaves_the_older_file(refused: Select, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     Path("best.toml").write_text("old")
-    monkeypatch.setattr("greedyac.training.files.write_atomically", full)
+    monkeypatch.setattr("greedyac.training.atomic.write_atomically", full)
     line = refused("--store", "store", "--by", "env", "--out", "best.toml", "--overwrite")
     assert line == "the file 'best.toml' can't be written: No space left on device"
 

@@ -20,8 +20,9 @@ from greedyac.study import store as store_module
 from greedyac.study.spec import parse_study
 from greedyac.study.status import StudyStatus, status
 from greedyac.study.store import Store
+from greedyac.training.atomic import put_if_absent
 from greedyac.training.chunk import Chunk, train_chunk
-from greedyac.training.files import publish_rows, put_if_absent, read_rows, rows_path, seal
+from greedyac.training.files import publish_rows, read_rows, rows_path, seal
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Case, Run, short_hash
 
@@ -288,6 +289,14 @@ def test_what_stopped_workers_left_is_removed_and_what_is_being_written_stays(st
     store.clear_left()
     assert [path.name[:2] for path in store.chunks.glob(".*")] == [".b"]
     assert store.statuses() == before
+
+
+def test_an_empty_file_that_was_left_goes_without_a_word(store: Store) -> None:
+    (store.chunks / ".sweep~7@elsewhere~01234567.tmp").touch()
+    os.utime(store.chunks / ".sweep~7@elsewhere~01234567.tmp", (0, 0))
+    assert (store.verify(), store.set_aside()) == ([], [])
+    assert list(store.chunks.glob(".*")) == []
+    assert not store.aside.exists()
 
 
 def test_two_sweeps_may_set_the_same_file_aside(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

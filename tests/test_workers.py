@@ -14,7 +14,7 @@ import pytest
 from processes import PATIENCE, PROGRAM, alive, living, parent, stat, wait_for
 
 from greedyac.training.checkpoint import load_policy
-from greedyac.training.pool import cores
+from greedyac.training.cores import cores
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 

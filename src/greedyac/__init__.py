@@ -11,6 +11,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from greedyac import instructions
 from greedyac.registration import register
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _HOMES = {
     "greedyac.training.train": ["TrainResult", "train"],
 }
 
+instructions.cap()
 register()
 
 

@@ -119,8 +119,8 @@ def run(options: Any) -> int:
 def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
     from greedyac.training.bench import ENVS, default_case
+    from greedyac.training.cores import PINS, cores
     from greedyac.training.plan import best_width
-    from greedyac.training.pool import PINS, cores
     from greedyac.training.profile import profile
 
     for name in ("peers", "out", "compare"):

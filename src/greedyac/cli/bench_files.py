@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from greedyac import __version__
+from greedyac.training.cores import cores
 from greedyac.training.peers import factor, per_core
-from greedyac.training.pool import cores
 from greedyac.training.ratios import Found, ratios_of, to_json
 
 FILES = ("bench.json", "bench.md", "ratios.json", "peers.png", "peers.svg")

@@ -14,8 +14,8 @@ import polars as pl
 
 from greedyac.analysis.figures import learning_curves
 from greedyac.errors import InputError
+from greedyac.training.atomic import write_atomically
 from greedyac.training.checkpoint import save_checkpoint
-from greedyac.training.files import write_atomically
 from greedyac.training.rows import RESTARTED
 from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult

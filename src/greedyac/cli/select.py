@@ -47,7 +47,7 @@ def run(options: Any) -> int:
     from greedyac.analysis.second_stage import fresh_seeds, second_stage
     from greedyac.analysis.select import choose
     from greedyac.analysis.words import FEW_SEEDS, counted
-    from greedyac.training.files import write_atomically
+    from greedyac.training.atomic import write_atomically
     from greedyac.training.runs import parse_seeds, seeds_text
 
     if options.out.suffix != ".toml":

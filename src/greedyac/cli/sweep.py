@@ -6,6 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from greedyac.cli import engine
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.errors import InputError
 from greedyac.progress import ProgressReport, duration, speed
@@ -22,13 +23,19 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
     parser.add_argument("study", metavar="STUDY", help="a .toml file, or the name of a shipped study")
     parser.add_argument("--store", type=folder, required=True, metavar="DIR", help="folder that keeps the results")
-    parser.add_argument("--workers", type=whole_number, metavar="N", help="processes (default: one per core)")
+    engine.add_arguments(parser)
     parser.add_argument(
         "--shard", metavar="I/N", default="1/1", help="only the I-th of N equal parts, as for a job array: 3/16"
     )
     parser.add_argument("--retry-failed", action="store_true", help="try runs again that kept crashing")
     parser.add_argument(
         "--chunk-minutes", type=minutes, metavar="M", help="work that a kill may cost, on one core (default 7.5)"
+    )
+    parser.add_argument(
+        "--lanes",
+        type=whole_number,
+        metavar="N",
+        help="runs side by side on a GPU (a core has its own number)",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be run and how long it would take")
     parser.add_argument("--json", action="store_true", help="with --dry-run: print JSON for a machine to read")
@@ -51,21 +58,38 @@ def run(options: Any) -> int:
     """Plan, then run or only tell."""
     from greedyac.study.spec import load_study
     from greedyac.study.store import Store
-    from greedyac.study.sweep import CHUNK_SECONDS, make_plan
-    from greedyac.training.train import worker_count
+    from greedyac.study.sweep import CHUNK_SECONDS, look_up, make_plan
 
-    study, shard, workers = load_study(options.study), _shard(options.shard), worker_count(options.workers)
+    study, shard = load_study(options.study), _shard(options.shard)
     if options.json and not options.dry_run:
         raise InputError("--json is not allowed here; allowed: together with --dry-run")
     seconds = options.chunk_minutes * 60 if options.chunk_minutes else CHUNK_SECONDS
     store = Store.planned(options.store)
-    plan = make_plan(study, store, workers, shard=shard, retry_failed=options.retry_failed, chunk_seconds=seconds)
-    if options.dry_run:
-        return _tell(plan, options.json)
-    for fault in Store.create(options.store).set_aside():
-        missing = ", its runs count as missing" if fault.path.parent == store.chunks else ""
-        print(f"greedyac: {fault}; moved to {store.aside}/{missing}", file=sys.stderr)
-    return _sweep(plan, store, options)
+
+    def is_needed() -> bool:
+        return bool(look_up(study, store, shard, options.retry_failed)[0])
+
+    with engine.place(options, _say, is_needed) as place:
+        plan = make_plan(
+            study,
+            store,
+            place.workers,
+            shard=shard,
+            retry_failed=options.retry_failed,
+            chunk_seconds=seconds,
+            machine=place.machine,
+            lanes=options.lanes or 0,
+        )
+        if options.dry_run:
+            return _tell(plan, options.json)
+        for fault in Store.create(options.store).set_aside():
+            missing = ", its runs count as missing" if fault.path.parent == store.chunks else ""
+            _say(f"{fault}; moved to {store.aside}/{missing}")
+        return _sweep(plan, store, place, options)
+
+
+def _say(message: str) -> None:
+    print(f"greedyac: {message}", file=sys.stderr)
 
 
 def _shard(text: str) -> Any:
@@ -77,29 +101,32 @@ def _shard(text: str) -> Any:
     return Shard(int(numbers[1]), int(numbers[2]))
 
 
-def _sweep(plan: "Plan", store: Any, options: Any) -> int:
+def _sweep(plan: "Plan", store: Any, place: engine.Place, options: Any) -> int:
     from greedyac.errors import WorkerError
     from greedyac.study.sweep import run_plan
 
     print(_outline(plan))
+    if place.about:
+        print(place.about)
+
+    def show(progress: "Progress") -> None:
+        report.show(progress.share, _words(progress))
+
     try:
         with ProgressReport(plan.study.name) as report:
-            ended = run_plan(plan, store, lambda progress: report.show(progress.share, _words(progress)), report.say)
+            ended = run_plan(plan, store, show, report.say, place.engine)
     except KeyboardInterrupt:
         store.clear_left()
-        print("greedyac: stopped; published runs are kept, the same command goes on", file=sys.stderr)
+        _say("stopped; published runs are kept, the same command goes on")
         return 130
     except (WorkerError, OSError) as error:
         told = " ".join(str(error).splitlines())
-        print(f"greedyac: error: {told}; published runs are kept, the same command goes on", file=sys.stderr)
+        _say(f"error: {told}; published runs are kept, the same command goes on")
         return 1
     counts = f"{ended.done:,} done, {ended.diverged:,} diverged, {ended.failed:,} failed"
     print(f"{counts} of {_count(ended.runs, 'run')} in {options.store}")
     if ended.failed:
-        print(
-            f"greedyac: {ended.failed:,} runs failed: {store.failed}/ says why; --retry-failed tries them again",
-            file=sys.stderr,
-        )
+        _say(f"{ended.failed:,} runs failed: {store.failed}/ says why; --retry-failed tries them again")
     return 0 if ended.done + ended.diverged == ended.runs else 1
 
 
@@ -123,7 +150,8 @@ def _count(number: int, noun: str) -> str:
 def _words(progress: "Progress") -> str:
     finished = progress.done + progress.diverged
     runs = f"{finished:,} of {progress.runs:,} runs, {progress.diverged:,} diverged, {progress.failed:,} failed"
-    return f"{runs}, {speed(progress.rate, progress.seconds_left)}"
+    over = progress.share == 1 and progress.rate is None  # so soon that no speed is known
+    return runs if over else f"{runs}, {speed(progress.rate, progress.seconds_left)}"
 
 
 def _tell(plan: "Plan", as_json: bool) -> int:

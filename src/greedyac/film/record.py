@@ -19,7 +19,7 @@ import numpy as np
 from greedyac.errors import InputError
 from greedyac.film import gif
 from greedyac.film.frame import HEIGHT, Frame, beside, captioned
-from greedyac.training.files import write_atomically
+from greedyac.training.atomic import write_atomically
 
 SUFFIXES = (".gif", ".mp4")
 

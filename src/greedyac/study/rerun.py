@@ -14,8 +14,8 @@ import polars as pl
 from greedyac.envs import parse_env_label
 from greedyac.errors import InputError
 from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.training.atomic import write_atomically
 from greedyac.training.drive import make_lanes
-from greedyac.training.files import write_atomically
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.normalise import normal_observation
 from greedyac.training.rows import SCHEMA, cpu, make_row, versions, world_versions

@@ -16,17 +16,8 @@ import polars as pl
 
 from greedyac.errors import InputError
 from greedyac.study.spec import Study, parse_study
-from greedyac.training.files import (
-    DamagedError,
-    OtherVersionError,
-    chunk_id,
-    left_behind,
-    publish_rows,
-    put_if_absent,
-    read_rows,
-    rows_path,
-    write_atomically,
-)
+from greedyac.training.atomic import all_left_behind, put_if_absent, write_atomically
+from greedyac.training.files import DamagedError, OtherVersionError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Run, short_hash
 
@@ -179,12 +170,14 @@ class Store:
         return studies, faults
 
     def set_aside(self) -> list[Fault]:
-        """Move what is damaged, foreign or was left half-written out of the way, to `aside/`."""
+        """Move what is damaged, foreign or was left half-written out of the way, to `aside/`; what is empty goes."""
         studies = [fault for path in _visible(self.studies) if (fault := _changed_text(path))]
         found = [*self._read_chunks(["run_id"])[2], *self._failures()[1], *studies, *self._left_behind()]
         for fault in found:
             if not fault.proven:
                 raise InputError(f"the store {str(self.folder)!r} can't be used: {fault}")
+        for path in filter(_is_empty, self._left()):
+            path.unlink(missing_ok=True)
         for fault in found:
             self.aside.mkdir(exist_ok=True)
             target, number = self.aside / fault.path.name.lstrip("."), 1
@@ -197,12 +190,15 @@ class Store:
 
     def clear_left(self) -> None:
         """Remove what workers that were stopped on purpose left half-written."""
-        for fault in self._left_behind():
-            fault.path.unlink(missing_ok=True)
+        for path in self._left():
+            path.unlink(missing_ok=True)
+
+    def _left(self) -> list[Path]:
+        return [path for part in (self.chunks, self.studies, self.failed) for path in all_left_behind(part)]
 
     def _left_behind(self) -> list[Fault]:
-        paths = [path for part in (self.chunks, self.studies, self.failed) for path in sorted(part.glob(".*.tmp"))]
-        return [Fault(path, "was left half-written") for path in paths if left_behind(path)]
+        """What was left half-written; of an empty file there is nothing to tell."""
+        return [Fault(path, "was left half-written") for path in self._left() if not _is_empty(path)]
 
     def verify(self) -> list[str]:
         """Everything that is wrong, in words."""
@@ -276,6 +272,12 @@ def _fault(path: Path, error: DamagedError | OSError) -> Fault:
 def _visible(folder: Path) -> list[Path]:
     """The files of a folder by name, without hidden ones."""
     return sorted(path for path in folder.glob("*") if not path.name.startswith("."))
+
+
+def _is_empty(path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        return path.stat().st_size == 0
+    return True
 
 
 def _changed_text(path: Path) -> Fault | None:

@@ -15,10 +15,12 @@ from greedyac.study.store import Store
 from greedyac.training.bench import Speed, measure
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import lane_bytes, nominal_seconds
+from greedyac.training.local import train_chunks
 from greedyac.training.loop import Program
+from greedyac.training.memory import Machine
 from greedyac.training.plan import WORKER_BYTES, plan_chunks
-from greedyac.training.pool import PINS, train_chunks
-from greedyac.training.runs import Case
+from greedyac.training.pool import Events
+from greedyac.training.runs import Case, Run
 
 CHUNK_SECONDS = 450.0
 """How long a chunk should keep one core busy: what a kill can lose."""
@@ -26,6 +28,8 @@ ATTEMPTS = 3
 """How often a chunk is tried whose worker dies."""
 RATE_SECONDS = 30.0
 """The time over which progress takes the mean of its speed."""
+KNOWN_SECONDS = 1.0
+"""No speed is told sooner: steps that were done before counting began may be told all at once."""
 PROBES = 6
 PROBE_SECONDS = 3.0
 
@@ -83,16 +87,27 @@ def make_plan(
     shard: Shard = WHOLE,
     retry_failed: bool = False,
     chunk_seconds: float = CHUNK_SECONDS,
+    machine: Machine | None = None,
+    lanes: int = 0,
 ) -> Plan:
-    """What is missing, in chunks. It depends on nothing but these arguments and what the store holds."""
+    """What is missing, in chunks. It depends on nothing but these arguments and what the store holds.
+
+    `machine` is the one whose workers have the least memory, if they are elsewhere. On accelerators so many `lanes`
+    advance side by side.
+    """
+    missing, held = look_up(study, store, shard, retry_failed)
+    chunks = plan_chunks(missing, workers, store.chunks, seconds=chunk_seconds, machine=machine, lanes=lanes)
+    return Plan(study, held, chunks, workers, shard)
+
+
+def look_up(study: Study, store: Store, shard: Shard, retry_failed: bool) -> tuple[list[Run], Counter[str]]:
+    """The runs that are missing, and how many are there by status."""
     known = store.statuses()
     runs = {run_id: run for run_id, run in study.runs().items() if shard.holds(run_id)}
     held = {run_id: known[run_id] for run_id in runs if run_id in known}
     if retry_failed:
         held = {run_id: status for run_id, status in held.items() if status != "failed"}
-    missing = [run for run_id, run in runs.items() if run_id not in held]
-    chunks = plan_chunks(missing, workers, store.chunks, seconds=chunk_seconds)
-    return Plan(study, Counter(held.values()), chunks, workers, shard)
+    return [run for run_id, run in runs.items() if run_id not in held], Counter(held.values())
 
 
 class Progress(NamedTuple):
@@ -109,19 +124,29 @@ class Progress(NamedTuple):
     seconds_left: float | None
 
 
+Engine = Callable[[Sequence[Chunk], int], Events]
+"""What trains chunks, and tries those up to so often whose processes die."""
+
+
 def run_plan(
-    plan: Plan, store: Store, on_progress: Callable[[Progress], None], on_message: Callable[[str], None]
+    plan: Plan,
+    store: Store,
+    on_progress: Callable[[Progress], None],
+    on_message: Callable[[str], None],
+    engine: Engine | None = None,
 ) -> Progress:
-    """Train the chunks of a plan and publish them; how it ended."""
+    """Train the chunks of a plan, by default on this machine, and publish them; how it ended."""
     store.record_study(plan.study)
     meter = _Meter(plan)
     if not plan.chunks:
         return meter.progress()
     on_progress(meter.progress())
-    if not PINS:
-        on_message("this system does not pin processes to cores: workers run where it puts them")
-    with contextlib.closing(train_chunks(plan.chunks, plan.workers, ATTEMPTS)) as events:
+    events = engine(plan.chunks, ATTEMPTS) if engine else train_chunks(plan.chunks, plan.workers, ATTEMPTS)
+    with contextlib.closing(events):
         for event in events:
+            if event["event"] == "told":
+                on_message(event["message"])
+                continue
             chunk: Chunk = event["chunk"]
             if event["event"] == "steps":
                 meter.add_steps(chunk, event["steps"])
@@ -137,8 +162,11 @@ def run_plan(
                     meter.say_once(on_message, "this file system has no hard links: files are renamed into place")
             elif event["event"] in ("lost", "failed"):
                 meter.lose_steps(chunk)
-                on_message(f"chunk {chunk.chunk_id} ({_about(chunk)}): {event['error']}; {_then(event['event'])}")
-                if event["event"] == "failed":
+                failed_for_good = event["event"] == "failed"
+                then = f"recorded as failed after {event['attempts']} attempts" if failed_for_good else "tried again"
+                if not event["again"]:
+                    on_message(f"chunk {chunk.chunk_id} ({_about(chunk)}): {event['error']}; {then}")
+                if failed_for_good:
                     store.record_failure(chunk.runs, event["error"], event["attempts"])
                     meter.end(chunk, failed=len(chunk.runs))
             on_progress(meter.progress())
@@ -149,10 +177,6 @@ def _about(chunk: Chunk) -> str:
     return f"{len(chunk.runs)} runs of {chunk.case.agent} on {chunk.case.env_label}"
 
 
-def _then(event: str) -> str:
-    return "tried again" if event == "lost" else f"recorded as failed after {ATTEMPTS} attempts"
-
-
 class _Meter:
     """Counts what the events of a sweep say."""
 
@@ -160,7 +184,8 @@ class _Meter:
         self._counts = Counter(plan.held)
         self._runs = plan.held.total() + plan.missing
         self._work = sum(map(_nominal_seconds, plan.chunks))
-        self._ended, self._steps = 0.0, Counter[Chunk]()
+        self._ended = self._under_way = 0.0  # nominal seconds
+        self._steps = Counter[Chunk]()
         self._began: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
         self._said: set[str] = set()
@@ -169,17 +194,19 @@ class _Meter:
         now = time.monotonic()
         self._began = self._began or now
         self._steps[chunk] += steps
+        self._under_way += _nominal_seconds_of_step(chunk) * steps
         self._recent.append((now, steps))
         while now - self._recent[0][0] > RATE_SECONDS:
             self._recent.popleft()
 
     def lose_steps(self, chunk: Chunk) -> None:
         del self._steps[chunk]
+        self._under_way = sum(_nominal_seconds_of_step(chunk) * steps for chunk, steps in self._steps.items())
 
     def end(self, chunk: Chunk, **counts: int) -> None:
         """Count a chunk as worked off, however that came about."""
         self._ended += _nominal_seconds(chunk)
-        del self._steps[chunk]
+        self.lose_steps(chunk)
         self._counts.update(counts)
 
     def say_once(self, on_message: Callable[[str], None], message: str) -> None:
@@ -190,13 +217,12 @@ class _Meter:
     def progress(self) -> Progress:
         rate = left = None
         now = time.monotonic()
-        under_way = (steps * nominal_seconds(chunk.case) / chunk.case.steps for chunk, steps in self._steps.items())
-        worked = self._ended + sum(under_way)
-        if self._began is not None and worked > 0 and now > self._began:
+        worked = self._ended + self._under_way
+        if self._began is not None and worked > 0 and now - self._began >= KNOWN_SECONDS:
             rate = sum(steps for _, steps in self._recent) / min(RATE_SECONDS, now - self._began)
             left = max(0.0, (self._work - worked) * (now - self._began) / worked)
         settled = self._counts.total() == self._runs
-        share = 1.0 if settled else min(0.999, worked / self._work)  # trained is not yet published
+        share = 1.0 if settled else min(0.99, worked / self._work)  # trained is not yet published
         counts = {status: self._counts[status] for status in ("done", "diverged", "failed")}
         return Progress(runs=self._runs, **counts, share=share, rate=rate, seconds_left=left)
 
@@ -256,6 +282,10 @@ def _workers(plan: Plan) -> int:
 
 def _part(case: Case) -> tuple[str, type]:
     return case.agent, type(case.world.spaces.action)
+
+
+def _nominal_seconds_of_step(chunk: Chunk) -> float:
+    return nominal_seconds(chunk.case) / chunk.case.steps
 
 
 def _nominal_seconds(chunk: Chunk) -> float:

@@ -18,9 +18,11 @@ from greedyac.agents import make_agent
 from greedyac.errors import WorkerError
 from greedyac.hypers import values_of
 from greedyac.training.chunk import Chunk
+from greedyac.training.cores import cores
 from greedyac.training.cost import operations
+from greedyac.training.local import train_chunks
 from greedyac.training.plan import best_width
-from greedyac.training.pool import Events, cores, train_chunks
+from greedyac.training.pool import Events
 from greedyac.training.runs import MAX_STEPS, Case, Run
 
 ENVS = ("Pendulum-CA", "Pendulum-DA")
@@ -81,7 +83,7 @@ def measure(case: Case, workers: int, lanes: int, seconds: float) -> Speed:
                 raise WorkerError(event["error"])
             if event["event"] == "ready":
                 ready = now
-            else:
+            if event["event"] == "steps":
                 compiled = compiled if event["steps"] else now
                 yield now, event["steps"]
 

@@ -27,9 +27,10 @@ from greedyac.envs.translation import Translation
 from greedyac.errors import InputError
 from greedyac.hypers import stack, whole
 from greedyac.streams import Stream, seed_keys, stream_key
-from greedyac.training.cost import lane_bytes, machine_bytes
-from greedyac.training.files import write_atomically
+from greedyac.training.atomic import write_atomically
+from greedyac.training.cost import lane_bytes
 from greedyac.training.loop import Lane, Snapshot, static_part
+from greedyac.training.memory import machine_bytes
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps

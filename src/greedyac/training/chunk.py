@@ -17,7 +17,7 @@ from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoin
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.files import DamagedError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.training.loop import Snapshot
-from greedyac.training.rows import SCHEMA, make_row
+from greedyac.training.rows import SCHEMA, make_row, on_accelerator
 from greedyac.training.runs import Case, Run
 
 
@@ -34,6 +34,8 @@ class Chunk:
     checkpoints: bool = False
     checkpoint_every: int = 0
     """Steps after which each run is saved in the middle, to go on from there after an interruption; 0 for never."""
+    lanes: int = 0
+    """How many advance side by side on an accelerator, if not `width`, which suits a core."""
 
     @cached_property
     def chunk_id(self) -> str:
@@ -49,15 +51,24 @@ class Chunk:
         """One line of JSON, as workers take it."""
         runs, folder = [run.to_json() for run in self.runs], str(self.folder.absolute())
         saved = {"checkpoints": self.checkpoints, "checkpoint_every": self.checkpoint_every}
-        return json.dumps({"runs": runs, "width": self.width, "folder": folder, **saved})
+        widths = {"width": self.width, "lanes": self.lanes}
+        return json.dumps({"runs": runs, "numerics": _numerics(self.case), **widths, "folder": folder, **saved})
 
     @classmethod
     def from_json(cls, text: str) -> "Chunk":
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`; `InputError` if the runs can't be trained here, or would have other numbers."""
         values = json.loads(text)
         runs = [Run.from_json(run) for run in values["runs"]]
+        case, asked = runs[0].case, values["numerics"]
+        for name, ours, theirs in zip((case.agent, case.env), _numerics(case), asked, strict=True):
+            if ours != theirs:
+                raise InputError(f"the numerics of {name} are {ours!r} here and {theirs!r} where it was asked for")
         saved = values["checkpoints"], values["checkpoint_every"]
-        return cls(runs, values["width"], Path(values["folder"]), *saved)
+        return cls(runs, values["width"], Path(values["folder"]), *saved, lanes=values["lanes"])
+
+
+def _numerics(case: Case) -> list[int]:
+    return [case.learner.numerics, case.world.numerics]
 
 
 def middle_path(folder: Path, run: Run) -> Path:
@@ -79,7 +90,8 @@ def read_middle(folder: Path, run: Run) -> Snapshot | None:
 class Receipt(NamedTuple):
     """What a worker says of a chunk that is published."""
 
-    chunk_id: str
+    file: str | None
+    """The name of its file of rows; none if all of its runs failed."""
     runs: int
     diverged: int
     links: bool
@@ -95,35 +107,38 @@ def train_chunk(chunk: Chunk, on_steps: Callable[[int], None]) -> Receipt:
         rows = read_rows([rows_path(chunk.folder, [run.run_id for run in chunk.runs])])
     if rows is None:
         made: list[dict[str, Any]] = []
-        for first in range(0, len(chunk.runs), chunk.width):
-            made += _train(chunk, chunk.runs[first : first + chunk.width], on_steps)
+        width = chunk.lanes if chunk.lanes and on_accelerator() else chunk.width
+        for first in range(0, len(chunk.runs), width):
+            made += _train(chunk, chunk.runs[first : first + width], width, on_steps)
         failed = {row["run_id"]: row["error"] for row in made if row["status"] == "failed"}
         rows = pl.DataFrame([row for row in made if row["run_id"] not in failed], SCHEMA)
         if rows.height:
             links = publish_rows(chunk.folder, rows)
     diverged = rows.filter(pl.col("status") == "diverged").height
-    return Receipt(chunk.chunk_id, rows.height, diverged, links, failed)
+    file = rows_path(chunk.folder, rows["run_id"]).name if rows.height else None
+    return Receipt(file, rows.height, diverged, links, failed)
 
 
-def _train(chunk: Chunk, runs: Sequence[Run], on_steps: Callable[[int], None]) -> list[dict[str, Any]]:
+def _train(chunk: Chunk, runs: Sequence[Run], width: int, on_steps: Callable[[int], None]) -> list[dict[str, Any]]:
     """The rows of runs that are trained side by side; those that go on from different times one after another."""
     saved = {run.run_id: read_middle(chunk.folder, run) if chunk.checkpoint_every else None for run in runs}
     times = {run_id: snapshot.time if snapshot else 0 for run_id, snapshot in saved.items()}
     rows: dict[str, dict[str, Any]] = {}
     for moment in sorted(set(times.values())):
         same = [run for run in runs if times[run.run_id] == moment]
-        made = _train_together(chunk, same, [snapshot for run in same if (snapshot := saved[run.run_id])], on_steps)
+        snapshots = [snapshot for run in same if (snapshot := saved[run.run_id])]
+        made = _train_together(chunk, same, width, snapshots, on_steps)
         rows |= {row["run_id"]: row for row in made}
     return [rows[run.run_id] for run in runs]
 
 
 def _train_together(
-    chunk: Chunk, runs: Sequence[Run], snapshots: Sequence[Snapshot], on_steps: Callable[[int], None]
+    chunk: Chunk, runs: Sequence[Run], width: int, snapshots: Sequence[Snapshot], on_steps: Callable[[int], None]
 ) -> list[dict[str, Any]]:
     """The rows of runs that are, and stay, at one time."""
     started, case = time.perf_counter(), runs[0].case
     agents, seeds = [run.case.learner for run in runs], [run.seed for run in runs]
-    lanes = make_lanes(agents, case.world, seeds, case.steps, chunk.width, snapshots)
+    lanes = make_lanes(agents, case.world, seeds, case.steps, width, snapshots)
 
     def evaluate() -> None:
         lanes.evaluate(case.eval_episodes)

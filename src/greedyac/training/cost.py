@@ -1,10 +1,8 @@
 """What training costs before anything was run: operations of a step, memory of a lane, seconds on a plain machine."""
 
-import os
 from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -104,17 +102,3 @@ def lane_bytes(program: Program) -> int:
     hypers = {name: value[0] for name, value in stack([program.agent]).items()}
     lane = jax.eval_shape(program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
-
-
-def machine_bytes() -> int | None:
-    """The memory of this machine, or of the group of processes that we are limited to; None where it can't be told."""
-    try:
-        known = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    except (AttributeError, ValueError, OSError):
-        return None
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            known.append(int(Path(limit).read_text()))
-        except (OSError, ValueError):
-            continue
-    return min(known)

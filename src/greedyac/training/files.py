@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: put in place if absent, sealed by a checksum, checked when they are read.
+"""Published rows: files that are put in place if absent, sealed by a checksum, checked when they are read.
 
 A file of rows is an ordinary Parquet file. Between its data and its footer, where no reader looks, stands the SHA-256
 of its name and all other bytes: one flipped bit anywhere is noticed, and so is another name.
@@ -7,17 +7,13 @@ of its name and all other bytes: one flipped bit anywhere is noticed, and so is 
 import errno
 import hashlib
 import io
-import os
-import re
-import socket
-import time
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
 
+from greedyac.training.atomic import put_if_absent
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import short_hash
 
@@ -25,10 +21,6 @@ _MAGIC = b"PAR1"
 _TAIL = 4 + len(_MAGIC)
 """A Parquet file ends with its footer, the footer's length in four bytes, and the magic word."""
 _SEAL = hashlib.sha256().digest_size
-_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
-_TEMPORARY = re.compile(r"\..+~(\d+)@(.*)~[0-9a-f]{8}\.tmp")
-_STALE_SECONDS = 3600.0
-"""Writing takes moments: a temporary file of another machine that is older than this was left behind."""
 
 
 class DamagedError(Exception):
@@ -37,83 +29,6 @@ class DamagedError(Exception):
 
 class OtherVersionError(DamagedError):
     """A file that is whole, but of another version."""
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that its name shows the old content or the new, never a part."""
-    with _written(path, content) as temporary:
-        temporary.replace(path)
-        _flush_folder(path.parent)
-
-
-def put_if_absent(path: Path, content: bytes) -> bool:
-    """Publish a file for good, unless its name is taken: write, flush to disk, read back, link, flush the folder.
-
-    Returns whether the file system has hard links. Where it has none, a name that was free a moment ago is renamed to.
-    """
-    with _written(path, content) as temporary:
-        if temporary.read_bytes() != content:
-            raise OSError(errno.EIO, "what was written reads back differently", str(temporary))
-        links = True
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            pass  # but perhaps not yet flushed
-        except (OSError, AttributeError) as error:  # a system without them may lack the very function
-            if isinstance(error, OSError) and error.errno not in _NO_LINKS:
-                raise
-            links = False
-            if not path.exists():
-                temporary.replace(path)
-        _flush_folder(path.parent)
-        return links
-
-
-@contextmanager
-def _written(path: Path, content: bytes) -> Iterator[Path]:
-    """A temporary file beside `path` with this content, on disk; gone at the end."""
-    owner = f"{os.getpid()}@{socket.gethostname()}"
-    temporary = path.with_name(f".{path.name}~{owner}~{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        with temporary.open("xb", buffering=0) as file:
-            rest = memoryview(content)
-            while rest:
-                rest = rest[file.write(rest) :]
-            os.fsync(file.fileno())
-        yield temporary
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make a new name in the folder survive a loss of power, where the system lets a folder be flushed."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def left_behind(path: Path) -> bool:
-    """Whether this is a temporary file of a process that has ended, as far as can be told."""
-    named = _TEMPORARY.fullmatch(path.name)
-    if named is None:
-        return False
-    process, host = int(named[1]), named[2]
-    if host != socket.gethostname() or os.name == "nt":  # where asking for a process would end it
-        with suppress(FileNotFoundError):
-            return time.time() - path.stat().st_mtime > _STALE_SECONDS
-        return False
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # the second of a number that no process can have
-        return True
-    except OSError:
-        return False  # it lives, and is somebody else's
-    return False
 
 
 def chunk_id(run_ids: Iterable[str]) -> str:
@@ -130,7 +45,19 @@ def publish_rows(folder: Path, rows: pl.DataFrame) -> bool:
     """Publish rows as one file of the folder, unless it is there; returns whether the file system has hard links."""
     path, buffer = rows_path(folder, rows["run_id"]), io.BytesIO()
     rows.write_parquet(buffer)
-    links = put_if_absent(path, seal(path.name, buffer.getvalue()))
+    return _publish(path, seal(path.name, buffer.getvalue()))
+
+
+def publish_sealed(folder: Path, name: str, content: bytes, run_ids: Iterable[str]) -> bool:
+    """The same for a file that was made elsewhere; `DamagedError` if it is not whole, or has not some of these runs."""
+    held = _rows([(name, content)])["run_id"]
+    if rows_path(folder, held).name != name or not set(held) <= set(run_ids):
+        raise DamagedError("has other runs than it should")
+    return _publish(folder / name, content)
+
+
+def _publish(path: Path, content: bytes) -> bool:
+    links = put_if_absent(path, content)
     with suppress(FileNotFoundError):  # merged with others already
         try:
             read_rows([path])
@@ -141,7 +68,11 @@ def publish_rows(folder: Path, rows: pl.DataFrame) -> bool:
 
 def read_rows(paths: Iterable[Path], columns: list[str] | None = None) -> pl.DataFrame:
     """The rows of published files, or some columns of them, in order; `DamagedError` if one is not whole."""
-    contents = [unseal(path.name, path.read_bytes()) for path in paths]
+    return _rows([(path.name, path.read_bytes()) for path in paths], columns)
+
+
+def _rows(sealed: Iterable[tuple[str, bytes]], columns: list[str] | None = None) -> pl.DataFrame:
+    contents = [unseal(name, content) for name, content in sealed]
     if any(list(_schema(content).items()) != list(SCHEMA.items()) for content in contents):
         raise OtherVersionError("has other columns: it was written by another version of greedyac")
     if not contents:

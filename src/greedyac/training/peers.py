@@ -15,8 +15,9 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
+from greedyac.instructions import without_cap
 from greedyac.training.bench import Bench, matmul_gflops
-from greedyac.training.pool import cores
+from greedyac.training.cores import cores
 
 SCRIPTS = Path(__file__).parents[1] / "peers"
 ENV = "Pendulum-CA"
@@ -152,7 +153,12 @@ class _Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env={**os.environ, "PJRT_NPROC": "1", "OMP_NUM_THREADS": "1", "SB3_LOGDIR": str(files.parent)},
+                env={
+                    **without_cap(os.environ),
+                    "PJRT_NPROC": "1",
+                    "OMP_NUM_THREADS": "1",
+                    "SB3_LOGDIR": str(files.parent),
+                },
                 start_new_session=True,
             )
 

@@ -16,8 +16,9 @@ from greedyac.hypers import hypers_of, show, values_of
 from greedyac.presets import preset as find_preset
 from greedyac.spaces import Box, Discrete, Spaces
 from greedyac.training.chunk import Chunk
-from greedyac.training.cost import lane_bytes, machine_bytes, nominal_seconds, sampled_actions, summed_numbers
+from greedyac.training.cost import lane_bytes, nominal_seconds, sampled_actions, summed_numbers
 from greedyac.training.loop import MIN_WIDTH, Program
+from greedyac.training.memory import Machine, machine_bytes
 from greedyac.training.runs import Case, Run, check_evaluation, check_steps
 
 MAX_WIDTH = 8
@@ -105,12 +106,17 @@ def plan_chunks(
     seconds: float = 0.0,
     checkpoints: bool = False,
     checkpoint_every: int = 0,
+    machine: Machine | None = None,
+    lanes: int = 0,
 ) -> list[Chunk]:
     """The runs by program, cut into chunks of about that many nominal seconds; those that take longest come first.
 
     The lanes that advance side by side are as few as keeps all workers busy and the memory free, and at least one such
     round makes a chunk. With as many programs as workers, or more, a worker need not compile what others do.
+    `machine` is the one whose workers have the least memory; by default all of them are on this one. For accelerators
+    chunks have at least so many `lanes`.
     """
+    machine = machine or Machine(machine_bytes(), workers)
     programs: dict[tuple[Program, int], list[Run]] = defaultdict(list)
     for _, seeds in itertools.groupby(runs, key=lambda run: id(run.case)):
         same = list(seeds)
@@ -121,14 +127,15 @@ def plan_chunks(
     chunks: list[tuple[float, Chunk]] = []
     for key, members in programs.items():
         case = members[0].case
-        most = min(widest(case), lanes_in_memory(case, workers))
+        most = min(widest(case), lanes_in_memory(case, machine))
         if seconds:
             most = min(most, max(MAX_WIDTH // 2, int(seconds / costs[key])))
         width = max(_width(len(members), best_width(case), most, sharing), case.program.narrowest)
         size = width * _rounds(math.ceil(len(members) / width), width, costs[key] * width, min(seconds, share / 2))
+        size = max(size, lanes)
         for first in range(0, len(members), size):
             part = members[first : first + size]
-            chunks.append((costs[key] * len(part), Chunk(part, width, folder, checkpoints, checkpoint_every)))
+            chunks.append((costs[key] * len(part), Chunk(part, width, folder, checkpoints, checkpoint_every, lanes)))
     chunks.sort(key=lambda priced: -priced[0])
     return [chunk for _, chunk in chunks]
 
@@ -172,14 +179,14 @@ def _layer(agent: Agent) -> int:
     return agent.batch_size * max(getattr(agent, "hidden", (0,)))
 
 
-def lanes_in_memory(case: Case, workers: int) -> int:
+def lanes_in_memory(case: Case, machine: Machine) -> int:
     """How many lanes each worker can hold if half of the machine's memory is for them; at least the narrowest."""
-    memory, lane, narrowest = machine_bytes(), lane_bytes(case.program), case.program.narrowest
-    if memory is None:
+    lane, narrowest = lane_bytes(case.program), case.program.narrowest
+    if machine.bytes is None:
         return MAX_WIDTH
-    if narrowest * lane > memory:
+    if narrowest * lane > machine.bytes:
         raise InputError(
             f"replay_capacity = {show(case.learner.replay_capacity)} is not allowed here: a run of {case.agent} on "
-            f"{case.env} would take {lane / 1e9:.1f} GB, and this machine has {memory / 1e9:.1f}"
+            f"{case.env} would take {lane / 1e9:.1f} GB, and the machine has {machine.bytes / 1e9:.1f}"
         )
-    return max(narrowest, int((memory / 2 / workers - WORKER_BYTES) / lane))
+    return max(narrowest, int((machine.bytes / 2 / machine.workers - WORKER_BYTES) / lane))

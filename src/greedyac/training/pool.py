@@ -1,206 +1,243 @@
-"""The local engine: worker processes, one per core and pinned. Hands out chunks as JSON, passes on what they say."""
+"""Handing out chunks: whoever is free gets the next one, and what is lost is tried again. The same for every engine."""
 
 import contextlib
 import errno
-import json
-import os
 import queue
-import subprocess
-import sys
-import threading
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Hashable, Iterable, Sequence
+from itertools import islice, takewhile
 from typing import Any
 
 from greedyac.errors import WorkerError
 from greedyac.training.chunk import Chunk
+from greedyac.training.cost import nominal_seconds
 from greedyac.training.loop import Program
 
 Events = Generator[dict[str, Any], None, None]
-"""What an engine tells, each event with its `chunk`:
+"""What an engine tells, each event but `told` with its `chunk`:
 
 - `ready`: its worker has started.
 - `steps`: run-steps done since the last time; 0 when lanes start and their program is compiled.
 - `done`: it is published; with the fields of its `Receipt`.
-- `lost`: its worker died or gave up; so many `steps` are void, and it will be tried again.
+- `lost`: its worker died, left or gave up; so many `steps` are void, and it will be tried again. `again`: the same
+  was said before, of the same worker.
 - `failed`: likewise, but it will not; with the `error` and the number of `attempts`.
+- `told`: a `message` for whoever looks on.
 """
 
-
+MOST_TOGETHER = 50
+"""Chunks that are sent together, however short they are."""
+LOSSES = 10
+"""How often a chunk's worker may leave or fall silent: after that it may be the chunk's own fault."""
 _NO_USE_TO_TRY_AGAIN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM}
 
 
-PINS = hasattr(os, "sched_setaffinity")
-"""Whether this system pins processes to cores."""
+class Worker(ABC):
+    """Where chunks are trained, one after another, by a process that is started anew if it dies."""
+
+    name = "a worker"
+    process = "a worker process"
+
+    def __init__(self) -> None:
+        self.chunks: deque[Chunk] = deque()
+        """Those that it was given and has not finished; the first is under way."""
+        self.steps = 0
+        self.ready = False
+        self.programs: set[int] = set()
+        """Those that its process has compiled, by the pool's numbers."""
+        self.stillborn = self.unwritten = 0  # times in a row
+        self.died = self.dismissed = False
+        """Whether the pool has heard that its process died, and no other was started since; whether it gets no more."""
+
+    @property
+    def identity(self) -> Hashable:
+        """By which one that left is known again."""
+        return self
+
+    @abstractmethod
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        """Have chunks trained, in this order, up to the first setback."""
 
 
-def cores() -> list[int]:
-    """The cores that this process may use; on systems without affinity as many −1 as there are cores."""
-    if PINS:
-        return sorted(os.sched_getaffinity(0))
-    return [-1] * (os.cpu_count() or 1)
+class Crew(ABC):
+    """The workers of an engine: tells of those that come and go, and what they say."""
+
+    alike = True
+    """Whether a file that one of them can't write, none can."""
+    batch_seconds = 0.0
+    """Chunks that together take no longer than this, nominally, are sent together."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[tuple[Worker | None, dict[str, Any]]] = queue.SimpleQueue()
+
+    def put(self, worker: Worker | None, event: dict[str, Any]) -> None:
+        """Tell something of a worker, from any thread.
+
+        `joined`: it is here, or here again. `left`, `silent`: it is not. `ready`, `steps`, `done`, `unwritable`,
+        `failed`, `unfit`: as its process said; `died`: of that. Of no worker: `told`, which is passed on, and `error`,
+        which ends it all.
+        """
+        self._events.put((worker, event))
+
+    def next(self) -> tuple[Worker | None, dict[str, Any]]:
+        """What was told next."""
+        while True:
+            try:
+                return self._events.get(timeout=0.2)  # often: a wait without end can shut out Ctrl-C
+            except queue.Empty:
+                continue
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all work at once."""
 
 
-def train_chunks(chunks: Sequence[Chunk], workers: int, attempts: int = 1) -> Events:
-    """Train all chunks on that many workers, in this order except where another one saves a compilation.
+def hand_out(chunks: Sequence[Chunk], crew: Crew, attempts: int) -> Events:
+    """Have a crew train all chunks, in this order except where another one saves a compilation.
 
-    A worker that dies is replaced, and its chunk tried again, up to that many attempts. Closing the iterator, or an
-    exception in the consumer, ends the workers at once; published chunks stay.
+    A chunk whose worker's process dies is tried again, up to that many attempts. Closing the iterator, or an exception
+    in the consumer, ends the work at once; published chunks stay.
     """
-    with contextlib.closing(_Pool(chunks, workers, attempts)) as pool:
-        yield from pool.events()
+    with contextlib.closing(crew):
+        yield from _Pool(chunks, crew, attempts).events()
 
 
 class _Pool:
-    """Workers, and the chunks that wait for them."""
+    """The workers at hand, and the chunks that wait for them."""
 
-    def __init__(self, chunks: Sequence[Chunk], workers: int, attempts: int):
-        self._attempts, self._tries = attempts, Counter[Chunk]()
-        self._stillborn = self._unwritten = 0  # in a row
-        self._waiting: dict[Program, deque[tuple[int, Chunk]]] = defaultdict(deque)
+    def __init__(self, chunks: Sequence[Chunk], crew: Crew, attempts: int):
+        self._crew, self._attempts = crew, attempts
+        self._tries, self._losses = Counter[Chunk](), Counter[Chunk]()
+        self._open = len(chunks)
+        numbers: dict[Program, int] = {}
+        self._program = {chunk: numbers.setdefault(chunk.case.program, len(numbers)) for chunk in chunks}
+        self._waiting: dict[int, deque[tuple[int, Chunk]]] = defaultdict(deque)
         for rank, chunk in enumerate(chunks):
-            self._waiting[chunk.case.program].append((rank, chunk))
-        self._queue: _Queue = queue.SimpleQueue()
-        self._places = _places(min(workers, len(chunks)))
-        self._workers: list[_Worker] = []
-
-    def close(self) -> None:
-        for worker in self._workers:
-            worker.kill()
-        for worker in self._workers:
-            worker.end()
+            self._waiting[self._program[chunk]].append((rank, chunk))
+        self._workers: list[Worker] = []
+        self._away: set[Hashable] = set()  # workers of use that left or fell silent, and may come back
+        self._said: set[str] = set()
 
     def events(self) -> Events:
-        for core in self._places:
-            self._start(core)
-        while any(worker.chunk for worker in self._workers):
-            try:
-                worker, event = self._queue.get(timeout=0.2)  # often: a wait without end can shut out Ctrl-C
-            except queue.Empty:
+        while self._open:
+            worker, event = self._crew.next()
+            kind = event["event"]
+            if worker is None:
+                if kind == "error":
+                    raise WorkerError(event["error"])
+                yield event
                 continue
-            chunk, kind = worker.chunk, event["event"]
-            if kind == "ready":
-                worker.ready, self._stillborn = True, 0
+            chunk = worker.chunks[0] if worker.chunks else None
+            if kind == "joined":
+                self._workers.append(worker)
+                self._away.discard(worker.identity)
+                self._employ(worker)
+            elif worker not in self._workers:
+                continue  # it was dismissed
+            elif kind == "ready":
+                worker.ready, worker.stillborn = True, 0
                 yield event | {"chunk": chunk}
             elif kind == "steps":
                 worker.steps += event["steps"]
                 yield event | {"chunk": chunk}
             elif kind == "done":
-                self._unwritten = 0
+                self._open -= 1
+                worker.unwritten = worker.steps = 0
+                worker.chunks.popleft()
                 yield event | {"chunk": chunk}
-                self._employ(worker)
+                if not worker.chunks:
+                    self._employ(worker)
             else:
-                worker.chunk = None
-                if kind == "died":
-                    worker.end()
-                    self._workers.remove(worker)
-                if chunk is not None:
-                    yield self._setback(worker, chunk, event)
-                for idle in [worker for worker in self._workers if worker.chunk is None]:
-                    self._employ(idle)
-                if kind == "died" and any(self._waiting.values()) and not (self._stillborn and self._workers):
-                    self._start(worker.core)
+                yield from self._setback(worker, event)
 
-    def _setback(self, worker: "_Worker", chunk: Chunk, event: dict[str, Any]) -> dict[str, Any]:
-        """What to tell of a chunk whose worker died or could not train or publish it: it waits again, or has failed.
+    def _setback(self, worker: Worker, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        """What to tell of a worker that went, or could not train or publish its chunk: that waits again, or has failed.
 
-        A worker that dies before it is ready, and a file that can't be written, are no fault of the chunk; but several
-        of them in a row, and nobody else at work, or a disk that is full, end it all.
+        A process that dies before it is ready, and a file that can't be written, are no fault of the chunk. Several of
+        them in a row, or a disk that is full, are the last of that worker; and if no other is there, or may come back,
+        it all ends.
         """
-        kind = event["event"]
+        kind, error = event["event"], _in_words(worker, event)
+        dismissed = self._is_last_of(worker, event)
+        others = [other for other in self._workers if other is not worker]
+        if dismissed and (not (others or self._away) or (self._crew.alike and kind == "unwritable")):
+            raise WorkerError(error)
+        worker.dismissed, worker.died = dismissed, kind == "died"
+        if gone := kind in ("left", "silent"):
+            self._away.add(worker.identity)
+        if worker.chunks:
+            if gone:
+                self._losses.update(worker.chunks)
+            first, *rest = worker.chunks
+            worker.chunks.clear()
+            self._waiting[self._program[first]].extendleft((-1, chunk) for chunk in reversed(rest))
+            yield self._verdict(worker, first, kind, error)
         if kind == "died":
-            error = f"a worker process died ({worker.ending()})"
-            self._stillborn += not worker.ready
-            if self._stillborn >= self._attempts > 1 and not self._workers:
-                raise WorkerError(error)
-        elif kind == "unwritable":
-            error = f"a worker could not write its results: {event['error']}"
-            self._unwritten += 1
-            if self._unwritten >= self._attempts or event["errno"] in _NO_USE_TO_TRY_AGAIN:
-                raise WorkerError(error)
-        else:
-            error = f"a worker could not train its runs: {event['error']}"
-        told = {"event": "lost", "chunk": chunk, "steps": worker.steps, "error": error}
-        if kind != "unwritable" and (worker.ready or self._attempts == 1):
+            worker.ready = False
+            worker.programs.clear()
+        if dismissed or gone:
+            self._workers = others
+        for idle in [*others, *([worker] if worker in self._workers else [])]:
+            if not idle.chunks:
+                self._employ(idle)
+
+    def _is_last_of(self, worker: Worker, event: dict[str, Any]) -> bool:
+        """Whether a worker should not be tried again."""
+        kind = event["event"]
+        if kind == "unwritable":
+            worker.unwritten += 1
+            times = sum(one.unwritten for one in self._workers) if self._crew.alike else worker.unwritten
+            return times >= self._attempts or event["errno"] in _NO_USE_TO_TRY_AGAIN
+        if kind == "died" and not worker.ready:
+            worker.stillborn += 1
+            return worker.stillborn >= self._attempts > 1
+        return kind == "unfit" and self._attempts > 1
+
+    def _verdict(self, worker: Worker, chunk: Chunk, kind: str, error: str) -> dict[str, Any]:
+        """A chunk's setback in words: it waits again, or has failed."""
+        last = ", and gets no more chunks" if worker.dismissed and not self._crew.alike else ""
+        told: dict[str, Any] = {"event": "lost", "chunk": chunk, "steps": worker.steps, "error": error + last}
+        told["again"] = worker.dismissed and told["error"] in self._said  # as of each thread of one that is of no use
+        self._said.add(told["error"])
+        if self._attempts == 1 or kind == "failed" or (kind == "died" and worker.ready):
             self._tries[chunk] += 1
-            if self._tries[chunk] == self._attempts:
-                return told | {"event": "failed", "attempts": self._attempts}
-        self._waiting[chunk.case.program].appendleft((-1, chunk))
+        for count, most in ((self._tries[chunk], self._attempts), (self._losses[chunk], LOSSES)):
+            if count >= most:
+                self._open -= 1
+                return told | {"event": "failed", "attempts": most}
+        self._waiting[self._program[chunk]].appendleft((-1, chunk))
         return told
 
-    def _start(self, core: int) -> None:
-        self._workers.append(_Worker(core, self._queue))
-        self._employ(self._workers[-1])
+    def _employ(self, worker: Worker) -> None:
+        """Give the worker its next chunk, if any: of a program that it has compiled, else of one that nobody has.
 
-    def _employ(self, worker: "_Worker") -> None:
-        """Give the worker its next chunk, if any: of a program that it has compiled, else of one that nobody has."""
-        worker.chunk, worker.steps = None, 0
+        Very short ones go together, where that leaves enough for the others.
+        """
         compiled = {program for other in self._workers for program in other.programs}
 
-        def preference(program: Program) -> tuple[int, int]:
+        def preference(program: int) -> tuple[int, int]:
             rank, _ = self._waiting[program][0]
             return 0 if program in worker.programs else 2 if program in compiled else 1, rank
 
         if programs := [program for program, chunks in self._waiting.items() if chunks]:
             program = min(programs, key=preference)
             worker.programs.add(program)
-            worker.send(self._waiting[program].popleft()[1])
+            waiting = self._waiting[program]
+            worker.steps, worker.chunks = 0, deque(waiting.popleft()[1] for _ in range(self._batch(waiting)))
+            worker.send(worker.chunks)
+
+    def _batch(self, waiting: Sequence[tuple[int, Chunk]]) -> int:
+        """How many of the chunks that wait are sent together; those that were lost go alone: one of them may be why."""
+        chunk = waiting[0][1]
+        short = int(self._crew.batch_seconds / (nominal_seconds(chunk.case) * len(chunk.runs)))
+        most = min(short, MOST_TOGETHER, len(waiting) // (2 * len(self._workers)))
+        return max(1, len(list(takewhile(lambda ranked: not self._losses[ranked[1]], islice(waiting, most)))))
 
 
-def _places(workers: int) -> list[int]:
-    """A core for each worker. Fewer workers than cores are not pinned: others may be at work on the first ones."""
-    available = cores()
-    return [available[index % len(available)] if workers >= len(available) else -1 for index in range(workers)]
-
-
-class _Worker:
-    """One worker process, seen from its parent. Its events go to a queue; the last one is `died`."""
-
-    def __init__(self, core: int, events: "_Queue"):
-        self.core = core
-        self.chunk: Chunk | None = None
-        self.steps = 0
-        self.ready = False
-        self.programs: set[Program] = set()
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "greedyac.training.worker", str(core)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PJRT_NPROC": "1"},
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
-        )
-        self._listener = threading.Thread(target=self._listen, args=(events,), daemon=True)
-        self._listener.start()
-
-    def send(self, chunk: Chunk) -> None:
-        self.chunk = chunk
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died: the listener tells
-            self._process.stdin.write(chunk.to_json() + "\n")
-            self._process.stdin.flush()
-
-    def _listen(self, events: "_Queue") -> None:
-        assert self._process.stdout is not None
-        try:
-            for line in self._process.stdout:
-                events.put((self, json.loads(line)))
-        except json.JSONDecodeError:
-            self.kill()  # it was, in the middle of a line, or it talks nonsense
-        finally:
-            events.put((self, {"event": "died"}))
-
-    def ending(self) -> str:
-        code = self._process.wait()
-        return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def end(self) -> None:
-        with contextlib.suppress(BrokenPipeError), self._process:  # closes the pipes and waits
-            self._process.kill()
-            self._listener.join()
-
-
-_Queue = queue.SimpleQueue[tuple[_Worker, dict[str, Any]]]
+def _in_words(worker: Worker, event: dict[str, Any]) -> str:
+    """What happened, in one line."""
+    if event["event"] == "died":
+        return f"{worker.process} died ({event['ending']})"
+    could_not = {"unwritable": "could not write its results: ", "failed": "could not train its runs: "}
+    return f"{worker.name} {could_not.get(event['event'], '')}{' '.join(event['error'].split())}"

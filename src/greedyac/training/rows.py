@@ -3,11 +3,13 @@
 import json
 import math
 import platform
+import re
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import jax
 import polars as pl
 
 from greedyac.envs import Env, World
@@ -119,12 +121,30 @@ def world_versions(world: World) -> dict[str, str]:
     return {name: metadata.version(name) for name in sorted(known)}
 
 
-@cache
+def on_accelerator() -> bool:
+    """Whether JAX computes on something else than the processor."""
+    return jax.default_backend() != "cpu"
+
+
 def cpu() -> str:
-    """The type of processor, as the system names it."""
+    """The type of processor, or of the accelerator that is used in its place."""
+    return f"{jax.default_backend()} {jax.devices()[0].device_kind}" if on_accelerator() else processor()
+
+
+_PROCESSOR_NUMBERS = ("cpu family", "model", "CPU implementer", "CPU part")
+"""The last two are those of ARM. Processors that differ in them were seen to differ in the last bits of a run."""
+
+
+@cache
+def processor() -> str:
+    """The type of processor: its name, which in a virtual machine can stand for several, and its numbers."""
     info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return f"{platform.machine()} {line.partition(':')[2].strip()}"
-    return f"{platform.machine()} {platform.processor()}".strip()
+    return processor_of(info.read_text() if info.exists() else "")
+
+
+def processor_of(info: str) -> str:
+    """The same, of a machine whose /proc/cpuinfo is given."""
+    told = dict(re.findall(r"^(.+?)\s*: (.+)$", info.partition("\n\n")[0], re.MULTILINE))
+    numbers = [f"{name} {told[name]}" for name in _PROCESSOR_NUMBERS if name in told]
+    parts = [told.get("model name", platform.processor()), *numbers]
+    return f"{platform.machine()} {', '.join(filter(None, parts))}".strip()

@@ -16,9 +16,10 @@ from greedyac.hypers import whole
 from greedyac.progress import Progress
 from greedyac.training.checkpoint import Policy, load_policy
 from greedyac.training.chunk import Chunk, read_middle, train_chunk
+from greedyac.training.cores import cores
 from greedyac.training.files import DamagedError, read_rows
+from greedyac.training.local import train_chunks
 from greedyac.training.plan import plan_cases, plan_chunks
-from greedyac.training.pool import cores, train_chunks
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Case, Run, seed_list
 

@@ -1,7 +1,7 @@
 """A worker process: chunks come in as JSON lines on standard input, events go out as JSON lines.
 
-Started by `pool`, spawned and never forked, pinned to one core before JAX is imported. It ends when its input does:
-when the pool closes it, or when the parent dies, however that happens.
+Started by `process`, spawned and never forked, pinned to one core before JAX is imported. It ends when its input does:
+when the parent closes it, or dies, however that happens.
 """
 
 import json
@@ -22,21 +22,36 @@ def main() -> None:
     chunks: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(chunks,), daemon=True).start()
 
-    from greedyac.training.chunk import Chunk, train_chunk  # imports JAX: only after the pinning
-
     def tell(event: str, **about: Any) -> None:
         print(json.dumps({"event": event, **about}), file=events)
 
-    tell("ready")
+    try:  # imports JAX: only after the pinning
+        from greedyac.errors import InputError
+        from greedyac.training.chunk import Chunk, train_chunk
+        from greedyac.training.rows import cpu, versions
+
+        tell("ready", cpu=cpu(), versions=versions())
+    except Exception as error:
+        tell("unfit", error=f"can't train: {_in_words(error)}")
+        return
     while True:
         try:
-            receipt = train_chunk(Chunk.from_json(chunks.get()), lambda steps: tell("steps", steps=steps))
+            chunk = Chunk.from_json(chunks.get())
+        except InputError as error:
+            tell("unfit", error=f"can't train such runs: {error}")
+            continue
+        try:
+            receipt = train_chunk(chunk, lambda steps: tell("steps", steps=steps))
         except OSError as error:
             tell("unwritable", error=str(error), errno=error.errno)  # nothing is wrong with the runs
         except Exception as error:
-            tell("failed", error=f"{type(error).__name__}: {error}")  # the parent decides what it means
+            tell("failed", error=_in_words(error))  # the parent decides what it means
         else:
             tell("done", **receipt._asdict())
+
+
+def _in_words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _read(chunks: "queue.SimpleQueue[str]") -> None:

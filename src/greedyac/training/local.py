@@ -1,0 +1,53 @@
+"""The local engine: worker processes on this machine, one per core and pinned."""
+
+from collections.abc import Sequence
+
+from greedyac.training.chunk import Chunk
+from greedyac.training.cores import PINS, places
+from greedyac.training.pool import Crew, Events, Worker, hand_out
+from greedyac.training.process import WorkerProcess
+
+
+def train_chunks(chunks: Sequence[Chunk], workers: int, attempts: int = 1) -> Events:
+    """Train all chunks on that many workers; a worker that dies is replaced."""
+    return hand_out(chunks, _Processes(min(workers, len(chunks))), attempts)
+
+
+class _Processes(Crew):
+    def __init__(self, workers: int):
+        super().__init__()
+        self._workers = [_LocalWorker(core, self) for core in places(workers)]
+        for worker in self._workers:
+            self.put(worker, {"event": "joined"})
+        if not PINS:
+            message = "this system does not pin processes to cores: workers run where it puts them"
+            self.put(None, {"event": "told", "message": message})
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.kill()
+        for worker in self._workers:
+            worker.end()
+
+
+class _LocalWorker(Worker):
+    def __init__(self, core: int, crew: Crew):
+        super().__init__()
+        self._core, self._crew = core, crew
+        self._process: WorkerProcess | None = None
+
+    def send(self, chunks: Sequence[Chunk]) -> None:
+        if self._process is None or self.died:  # one of whose death nobody has heard yet is not replaced before
+            self.end()
+            self.died = False
+            self._process = WorkerProcess(self._core, lambda event: self._crew.put(self, event))
+        for chunk in chunks:
+            self._process.send(chunk.to_json())
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.end()

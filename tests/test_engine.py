@@ -1,0 +1,177 @@
+"""The Dask engine on a real cluster within this process, whose workers only pretend to train: what may go wrong."""
+
+import asyncio
+import itertools
+import json
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import LocalCluster, Worker, get_worker
+from test_pool import chunks_of
+
+from greedyac.cluster import connect, engine, member
+from greedyac.training.chunk import Chunk
+from greedyac.training.pool import hand_out
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
+DONE: dict[str, Any] = {"event": "done", "file": None, "runs": 1, "diverged": 0, "links": True, "failed": {}}
+Start = Callable[..., list[Worker]]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
+    monkeypatch.setattr(engine, "SILENCE_SECONDS", 2.0)
+    connect._quieten()
+    place = {"host": "127.0.0.1", "protocol": "tcp", "dashboard_address": "127.0.0.1:0"}
+    with LocalCluster(n_workers=0, processes=False, silence_logs=logging.CRITICAL, **place) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def start(cluster: LocalCluster) -> Iterator[Start]:
+    """Starts workers with these names, and so many threads each."""
+    started: list[Worker] = []
+
+    def start(**threads: int) -> list[Worker]:
+        async def up() -> list[Worker]:
+            return [
+                await Worker(cluster.scheduler_address, nthreads=count, name=name) for name, count in threads.items()
+            ]
+
+        started.extend(cluster.sync(up))
+        return started
+
+    yield start
+    for worker in started:
+        cluster.sync(worker.close, timeout=2)
+
+
+def swept(cluster: LocalCluster, folder: Path, chunks: int, **options: Any) -> list[dict[str, Any]]:
+    """What is told of so many chunks, handed out one by one."""
+    crew = engine._Members(engine.DaskEngine(cluster.scheduler_address, **options), folder)
+    crew.batch_seconds = 0.0
+    given = [Chunk(chunk.runs, 2, folder) for chunk in chunks_of(chunks)]
+    return [event for event in hand_out(given, crew, 3) if event["event"] != "ready"]
+
+
+def pretend(seconds: Callable[[str], float]) -> Callable[[dict[str, Any], Path], list[dict[str, Any]]]:
+    """Training that takes so long on a worker of that name."""
+
+    def train(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        time.sleep(seconds(get_worker().name))
+        return [DONE] * len(asked["chunks"])
+
+    return train
+
+
+def kinds(events: list[dict[str, Any]]) -> Counter[str]:
+    return Counter(event["event"] for event in events)
+
+
+def test_a_store_that_hangs_on_one_worker(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a network file system does: its Dask worker is well, and its order has begun."""
+    accessible, ended = member._no_access, threading.Event()
+
+    def stuck(folder: Path, sign: str) -> str | None:
+        if get_worker().name == "stuck":
+            ended.wait()
+        return accessible(folder, sign)
+
+    monkeypatch.setattr(member, "_no_access", stuck)
+    monkeypatch.setattr(member, "_train", pretend(lambda name: 0.2))
+    start(stuck=1, well=1)
+    events = swept(cluster, tmp_path, 6)
+    ended.set()
+    assert kinds(events) == {"done": 6, "lost": 1}
+    assert [event["error"].split(" ", 2)[2] for event in events if event["event"] == "lost"] == ["was silent for 2 s"]
+
+
+def test_an_error_of_the_system_on_a_worker_is_not_taken_for_a_loss(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(order: str) -> tuple[str, dict[str, bytes]]:
+        if get_worker().name == "closed":
+            raise PermissionError(13, "Permission denied")
+        return json.dumps(pretend(lambda name: 0.5)(json.loads(order), tmp_path)), {}
+
+    monkeypatch.setattr(member, "train", train)
+    start(closed=1, well=1)
+    events = swept(cluster, tmp_path, 6)
+    assert kinds(events) == {"done": 6, "lost": 1}
+    [lost] = [event["error"] for event in events if event["event"] == "lost"]
+    assert lost.endswith("can't train: PermissionError: [Errno 13] Permission denied, and gets no more chunks")
+
+
+def test_a_sign_that_can_not_be_touched_is_no_loss_of_the_scheduler(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(path: Path, *given: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(member, "_train", pretend(lambda name: 1.0))
+    monkeypatch.setattr(Path, "touch", closed)
+    start(well=1)
+    assert kinds(swept(cluster, tmp_path, 4)) == {"done": 4}
+
+
+def test_no_more_workers_than_asked_for_when_a_silent_one_comes_back(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work, most, lock, first = Counter[str](), 0, threading.Lock(), threading.Event()
+
+    def train(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        nonlocal most
+        if not first.is_set():
+            first.set()
+            time.sleep(4.0)  # silent, and then back
+            return [DONE]
+        with lock:
+            at_work[get_worker().name] += 1
+            most = max(most, at_work.total())
+        time.sleep(0.5)
+        with lock:
+            at_work[get_worker().name] -= 1
+        return [DONE] * len(asked["chunks"])
+
+    monkeypatch.setattr(member, "_train", train)
+    start(one=1, two=1)
+    assert kinds(swept(cluster, tmp_path, 10, most=1)) == {"done": 10, "lost": 1}
+    assert most == 1
+
+
+def test_results_that_can_not_be_fetched_from_one_machine_hold_up_no_other(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dask fetches several results at once: those of a machine that is gone, whose orders are dropped, and others."""
+    scheduler, gone = cluster.scheduler, threading.Event()
+    fetch = scheduler.handlers["gather"]
+
+    async def gather(keys: list[str]) -> Any:
+        held = (scheduler.tasks[key].who_has or () for key in keys if key in scheduler.tasks)
+        if "gone" in {worker.name for workers in held for worker in workers}:
+            await asyncio.sleep(15)  # nothing answers there
+        return await fetch(keys=keys)
+
+    monkeypatch.setitem(scheduler.handlers, "gather", gather)
+    ended = itertools.count(1)  # one after another, so that the last of them are fetched together
+
+    def seconds(name: str) -> float:
+        return 0.5 + 0.3 * next(ended) if name == "gone" else 0.3 if gone.is_set() else 3.5
+
+    monkeypatch.setattr(member, "_train", pretend(seconds))
+    doomed, _ = start(gone=6, well=1)
+
+    def leave() -> None:
+        gone.set()
+        cluster.sync(scheduler.remove_worker, doomed.address, stimulus_id="test", close=False)
+
+    threading.Timer(6.0, leave).start()
+    assert kinds(swept(cluster, tmp_path, 20))["done"] == 20
