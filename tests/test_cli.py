@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -97,6 +98,19 @@ def test_console_script() -> None:
     assert ran.stdout == f"greedyac {__version__}\n"
     ran = subprocess.run([script, "trian"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (2, "", 1)
+
+
+def test_a_complaint_is_written_whole() -> None:
+    """Others write to the same terminal, as Dask's scheduler: a line must not be torn apart."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)  # keeps apart what is written apart
+    with here, there:
+        unbuffered = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        script = str(Path(sys.executable).with_name("greedyac"))
+        subprocess.run([script, "tr\nain"], stderr=there.fileno(), env=unbuffered, check=False)
+        written = here.recv(4096).decode()
+    assert written.startswith("greedyac: error: unknown command 'tr")
+    assert written.endswith("\n")
+    assert len(written.splitlines()) == 1
 
 
 def test_agents_lists_every_hyperparameter(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from greedyac.cli.parser import make_parser
+from greedyac.cli.say import say
 from greedyac.errors import InputError, WorkerError
 
 
@@ -23,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _complain(error, 1)
     except KeyboardInterrupt:
-        print("greedyac: stopped", file=sys.stderr)
+        say("stopped")
         return 130
 
 
 def _complain(error: Exception, code: int) -> int:
-    print("greedyac: error:", " ".join(str(error).splitlines()), file=sys.stderr)  # one line, whatever was typed
+    say(f"error: {error}")
     return code

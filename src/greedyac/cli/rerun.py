@@ -1,10 +1,10 @@
 """`greedyac rerun`: one run of a store again, alone, with diagnostics of every step."""
 
 import os
-import sys
 from typing import Any
 
 from greedyac.cli.parser import Parser, folder
+from greedyac.cli.say import say
 from greedyac.errors import InputError
 from greedyac.progress import ProgressReport
 
@@ -41,7 +41,7 @@ def run(options: Any) -> int:
         print(f"not comparable with the store: {'; '.join(result.obstacles)}")
         return 0
     if result.differences:
-        print(f"greedyac: error: not as in the store: {', '.join(result.differences)}", file=sys.stderr)
+        say(f"error: not as in the store: {', '.join(result.differences)}")
         return 1
     print("equal to the store, bit for bit")
     return 0

@@ -1,13 +1,13 @@
 """`greedyac status`: how much of what was asked for a store holds."""
 
 import json
-import sys
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from greedyac.cli.parser import Parser, folder
+from greedyac.cli.say import say
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
@@ -23,7 +23,7 @@ def run(options: Any) -> int:
 
     studies, faults = status(Store.existing(options.store))
     for fault in faults:
-        print(f"greedyac: {fault}", file=sys.stderr)
+        say(fault)
     if options.json:
         told = []
         for study in studies:

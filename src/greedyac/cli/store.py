@@ -1,10 +1,10 @@
 """`greedyac store`: check a store, or merge its files."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from greedyac.cli.parser import Parser, folder
+from greedyac.cli.say import say
 from greedyac.errors import InputError, unknown
 
 ACTIONS = ("verify", "compact")
@@ -31,7 +31,7 @@ def run(options: Any) -> int:
         print(f"files of runs: {before}, now {after}")
     faults = store.verify()
     for fault in faults:
-        print(f"greedyac: {fault}", file=sys.stderr)
+        say(fault)
     if not faults:
         rows = store.read(["run_id", "status"]).rows
         print(f"{rows.height:,} runs in {options.folder}, every file whole")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from greedyac.cli import engine
 from greedyac.cli.parser import Parser, folder, whole_number
+from greedyac.cli.say import say
 from greedyac.errors import InputError
 from greedyac.progress import ProgressReport, duration, speed
 
@@ -69,7 +70,7 @@ def run(options: Any) -> int:
     def is_needed() -> bool:
         return bool(look_up(study, store, shard, options.retry_failed)[0])
 
-    with engine.place(options, _say, is_needed) as place:
+    with engine.place(options, say, is_needed) as place:
         plan = make_plan(
             study,
             store,
@@ -84,12 +85,8 @@ def run(options: Any) -> int:
             return _tell(plan, options.json)
         for fault in Store.create(options.store).set_aside():
             missing = ", its runs count as missing" if fault.path.parent == store.chunks else ""
-            _say(f"{fault}; moved to {store.aside}/{missing}")
+            say(f"{fault}; moved to {store.aside}/{missing}")
         return _sweep(plan, store, place, options)
-
-
-def _say(message: str) -> None:
-    print(f"greedyac: {message}", file=sys.stderr)
 
 
 def _shard(text: str) -> Any:
@@ -117,16 +114,15 @@ def _sweep(plan: "Plan", store: Any, place: engine.Place, options: Any) -> int:
             ended = run_plan(plan, store, show, report.say, place.engine)
     except KeyboardInterrupt:
         store.clear_left()
-        _say("stopped; published runs are kept, the same command goes on")
+        say("stopped; published runs are kept, the same command goes on")
         return 130
     except (WorkerError, OSError) as error:
-        told = " ".join(str(error).splitlines())
-        _say(f"error: {told}; published runs are kept, the same command goes on")
+        say(f"error: {error}; published runs are kept, the same command goes on")
         return 1
     counts = f"{ended.done:,} done, {ended.diverged:,} diverged, {ended.failed:,} failed"
     print(f"{counts} of {_count(ended.runs, 'run')} in {options.store}")
     if ended.failed:
-        _say(f"{ended.failed:,} runs failed: {store.failed}/ says why; --retry-failed tries them again")
+        say(f"{ended.failed:,} runs failed: {store.failed}/ says why; --retry-failed tries them again")
     return 0 if ended.done + ended.diverged == ended.runs else 1
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from rich.table import Table
 
 from greedyac.agents import AGENTS, find_agent
 from greedyac.cli.parser import Parser, folder, whole_number
+from greedyac.cli.say import say
 from greedyac.envs import parse_env_option
 from greedyac.errors import InputError, WorkerError
 from greedyac.hypers import hypers_of, show
@@ -139,7 +139,7 @@ def train_to(out: Path, asked: "Asked", workers: int) -> int:
     if stopped is not None:
         kept = f"`greedyac resume {out}` goes on" if every else "they are kept" if write else "nothing was written"
         finished = f"{result.curves.height} of {len(runs)} runs had finished"
-        print(f"greedyac: {_reason(stopped)}; {finished}, {kept}", file=sys.stderr)
+        say(f"{_reason(stopped)}; {finished}, {kept}")
     if write:
         print_summary(Console(highlight=False), [summary])
         policies = ", seed-<n>.safetensors" if result.policies else ""
@@ -150,7 +150,7 @@ def train_to(out: Path, asked: "Asked", workers: int) -> int:
 
 
 def _reason(stopped: BaseException) -> str:
-    return f"error: {' '.join(str(stopped).splitlines())}" if isinstance(stopped, WorkerError) else "stopped"
+    return f"error: {stopped}" if isinstance(stopped, WorkerError) else "stopped"
 
 
 def parse_env_options(env: str, given: list[str]) -> dict[str, object]:
