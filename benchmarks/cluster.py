@@ -1,11 +1,15 @@
-"""What the Dask engine costs: time beside the local engine, and how many tiny chunks a second it hands out.
+"""What the Dask engine costs: time beside the local engine, how many tiny chunks a second it hands out, and what Dask
+takes for itself.
 
-    python benchmarks/cluster.py [overhead] [rate] [--steps 40000] [--rounds 2] [--chunks 2000]
+    python benchmarks/cluster.py [overhead] [rate] [idle] [--steps 40000] [--rounds 2] [--chunks 2000] [--seconds 30]
 
 Each on a new cluster of this machine, one worker per core, whose start is not counted. Noisy: compare within one run.
 """
 
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+import psutil
+
 from greedyac.cluster import connect
 from greedyac.cluster.engine import DaskEngine, _Members
 from greedyac.study.spec import Study, parse_study
@@ -21,10 +27,14 @@ from greedyac.study.store import Store
 from greedyac.study.sweep import Engine, make_plan, run_plan
 from greedyac.training.cores import cores
 
-PARTS = ("overhead", "rate")
+PARTS = ("overhead", "rate", "idle")
 STUDY = (
     'name = "cluster"\nsteps = {steps}\nseeds = "0-{last}"\n[[cells]]\nagents = ["{agent}"]\nenvs = ["Pendulum-CA"]\n'
 )
+
+
+START_SECONDS = 15.0
+"""After which a scheduler and its worker have started."""
 
 
 class Swept(NamedTuple):
@@ -79,6 +89,30 @@ def rate(chunks: int) -> None:
     print(f"Dask, one chunk in an order: {rate:.0f} per second; scheduler and sweep take {own:.4f} s for each")
 
 
+def idle(seconds: float) -> None:
+    """The processor time of a scheduler and a worker that do nothing, as Dask sets them up and as we do."""
+    for name, settings in (("as they come", {}), ("with our settings", connect.CALM)):
+        environment = os.environ | {connect.variable(setting): str(value) for setting, value in settings.items()}
+        with tempfile.TemporaryDirectory() as folder:
+            words = ("--scheduler-file", f"{folder}/scheduler.json", "--no-dashboard")
+            parts = {"scheduler": ("--host", "127.0.0.1", "--port", "0"), "worker": ("--memory-limit", "0")}
+            commands = [[sys.executable, "-m", "dask", part, *words, *more] for part, more in parts.items()]
+            running = [psutil.Popen(command, env=environment, stderr=subprocess.DEVNULL) for command in commands]
+            time.sleep(START_SECONDS)
+            before = list(map(_processor_seconds, running))
+            time.sleep(seconds)
+            shares = [(_processor_seconds(part) - then) / seconds for part, then in zip(running, before, strict=True)]
+            for part in reversed(running):
+                part.terminate()
+                part.wait()
+        print(f"{name}: scheduler {shares[0]:.1%}, worker {shares[1]:.1%} of a core", flush=True)
+
+
+def _processor_seconds(process: psutil.Popen) -> float:
+    """Of a process and those that it started."""
+    return sum(sum(part.cpu_times()[:2]) for part in (process, *process.children(recursive=True)))
+
+
 def _sweep(study: Study, engine: Engine | None, chunk_seconds: float) -> Swept:
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(Path(folder) / "store")
@@ -96,6 +130,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--chunks", type=int, default=2000)
+    parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):
         parser.error(f"{', '.join(unknown)}: allowed: {', '.join(PARTS)}")
@@ -104,6 +139,8 @@ def main() -> None:
         overhead(options.steps, options.rounds)
     if "rate" in parts:
         rate(options.chunks)
+    if "idle" in parts:
+        idle(options.seconds)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def local(workers: int) -> Iterator[Cluster]:
         words = [cluster.scheduler_address, "--nthreads", str(workers), *WORKER_OPTIONS]
         process = subprocess.Popen(
             [sys.executable, "-m", "dask", "worker", *words],
-            env=os.environ | {_variable(name): str(value) for name, value in settings.items()},
+            env=os.environ | {variable(name): str(value) for name, value in settings.items()},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for us
@@ -81,7 +81,7 @@ def local(workers: int) -> Iterator[Cluster]:
             process.wait()
 
 
-def _variable(name: str) -> str:
+def variable(name: str) -> str:
     """The environment variable of a setting of Dask's."""
     return f"DASK_{name.replace('.', '__').replace('-', '_')}".upper()
 
