@@ -5,11 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from processes import alive, children, wait_for
 
 
@@ -99,13 +97,6 @@ class Cluster:
     def close(self) -> None:
         for process in self._started:
             end_tree(process)
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path / "cluster")
-    yield cluster
-    cluster.close()
 
 
 def on(cluster: Cluster, *options: str) -> list[str]:

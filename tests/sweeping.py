@@ -2,15 +2,13 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
-from processes import PATIENCE, PROGRAM, alive, children
+from processes import PATIENCE, PROGRAM
 
 from greedyac.cli import main
 from greedyac.study.store import CIRCUMSTANCES, Store
@@ -30,11 +28,6 @@ RUNS = 80
 def write_study(path: Path, seeds: str = "0-39", steps: int = 12_000) -> Path:
     path.write_text(STUDY.format(seeds=seeds, steps=steps))
     return path
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_study(tmp_path_factory.mktemp("study") / "walks.toml")
 
 
 class Sweeps:
@@ -64,32 +57,6 @@ class Sweeps:
         printed, told = process.communicate(timeout=PATIENCE)
         assert "Traceback" not in told, told
         return process.returncode, printed, [line for line in told.splitlines() if not line.startswith("walks  ")]
-
-
-@pytest.fixture
-def sweeps() -> Iterator[Sweeps]:
-    sweeps = Sweeps()
-    yield sweeps
-    for process in sweeps.processes:
-        workers = children(process.pid)
-        process.kill()
-        process.communicate()
-        for pid in filter(alive, workers):
-            os.kill(pid, signal.SIGKILL)
-
-
-@pytest.fixture(scope="module")
-def filled(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of the study, never interrupted; to be copied."""
-    folder = tmp_path_factory.mktemp("whole") / "store"
-    assert main(["sweep", str(study), "--store", str(folder), "--chunk-minutes", "0.01"]) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def whole(filled: Path) -> pl.DataFrame:
-    """The numbers of the study."""
-    return numbers(filled)
 
 
 def numbers(folder: Path) -> pl.DataFrame:

@@ -14,22 +14,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from clusters import Cluster, can, cluster, free_port, on
+from clusters import Cluster, can, free_port, on
 from processes import PATIENCE, PROGRAM, alive, children, wait_for
-from sweeping import (
-    RUNS,
-    Sweeps,
-    chunks,
-    counts,
-    faults_file,
-    filled,
-    numbers,
-    study,
-    sweeps,
-    visible_numbers,
-    whole,
-    write_study,
-)
+from sweeping import RUNS, Sweeps, chunks, counts, faults_file, numbers, visible_numbers, write_study
 
 from greedyac.cli import main
 from greedyac.study.store import Store
@@ -38,8 +25,6 @@ from greedyac.training.cores import PINS, cores
 from greedyac.training.pool import LOSSES
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
-__all__ = ["cluster", "filled", "study", "sweeps", "whole"]  # fixtures
-
 
 SILENT = "import greedyac.cluster.engine as engine\nengine.SILENCE_SECONDS = 4.0\n"
 LONG = 3_000_000

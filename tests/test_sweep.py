@@ -20,13 +20,9 @@ from sweeping import (
     chunks,
     counts,
     faults_file,
-    filled,
     numbers,
-    study,
-    sweeps,
     visible_numbers,
     when_training,
-    whole,
     write_study,
 )
 
@@ -36,7 +32,6 @@ from greedyac.study.store import Store
 from greedyac.study.sweep import Estimate, Probe, make_plan
 from greedyac.training.bench import Speed
 
-__all__ = ["filled", "study", "sweeps", "whole"]  # fixtures
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 
 

@@ -7,25 +7,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from clusters import Cluster, can, cluster, free_port, on
-from sweeping import (
-    Sweeps,
-    counts,
-    faults_file,
-    filled,
-    numbers,
-    study,
-    sweeps,
-    when_training,
-    whole,
-    write_study,
-)
+from clusters import Cluster, can, free_port, on
+from sweeping import Sweeps, counts, faults_file, numbers, when_training, write_study
 
 from greedyac.cluster import member
 from greedyac.study.store import Store
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
-__all__ = ["cluster", "filled", "study", "sweeps", "whole"]  # fixtures
 
 IN_TRAINER = "import sys\nif 'greedyac.training.worker' in sys.orig_argv:\n "
 FULL = IN_TRAINER + "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"

@@ -1,0 +1,52 @@
+"""Fixtures of the tests that run studies: a study, what it leaves when nothing happens, sweeps, a cluster."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from clusters import Cluster
+from processes import alive, children
+from sweeping import Sweeps, numbers, write_study
+
+from greedyac.cli import main
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_study(tmp_path_factory.mktemp("study") / "walks.toml")
+
+
+@pytest.fixture(scope="session")
+def filled(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of the study, never interrupted; to be copied."""
+    folder = tmp_path_factory.mktemp("whole") / "store"
+    assert main(["sweep", str(study), "--store", str(folder), "--chunk-minutes", "0.01"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whole(filled: Path) -> pl.DataFrame:
+    """The numbers of the study."""
+    return numbers(filled)
+
+
+@pytest.fixture
+def sweeps() -> Iterator[Sweeps]:
+    sweeps = Sweeps()
+    yield sweeps
+    for process in sweeps.processes:
+        workers = children(process.pid)
+        process.kill()
+        process.communicate()
+        for pid in filter(alive, workers):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.close()
