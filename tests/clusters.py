@@ -1,14 +1,12 @@
 """Dask clusters of real processes on this machine, for the tests that use and kill them."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-from processes import alive, children, wait_for
+from processes import children, end_tree, wait_for
 
 
 def free_port() -> int:
@@ -23,16 +21,6 @@ def can(*words: str) -> bool:
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
     except OSError:
         return False
-
-
-def end_tree(process: "subprocess.Popen[Any]") -> None:
-    """Kill a process and all that it started."""
-    left = [process.pid]
-    for pid in left:  # it grows
-        left += children(pid)
-    for pid in filter(alive, left):
-        os.kill(pid, signal.SIGKILL)
-    process.wait()
 
 
 class Cluster:
@@ -55,10 +43,16 @@ class Cluster:
         return self.scheduler
 
     def add_workers(
-        self, count: int = 1, *options: str, faults: Path | None = None, within: list[str] | None = None
+        self,
+        count: int = 1,
+        *options: str,
+        nanny: bool = False,
+        faults: Path | None = None,
+        within: list[str] | None = None,
     ) -> None:
+        alone = () if nanny else ("--no-nanny",)
         for _ in range(count):
-            words = [self.address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard", *options]
+            words = [self.address, "--nthreads", "1", "--memory-limit", "0", "--no-dashboard", *alone, *options]
             self.workers.append(self._start("worker", words, faults, within))
 
     def wait_for_workers(self, count: int) -> None:

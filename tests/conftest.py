@@ -1,14 +1,12 @@
 """Fixtures of the tests that run studies: a study, what it leaves when nothing happens, sweeps, a cluster."""
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 from clusters import Cluster
-from processes import alive, children
+from processes import end_tree
 from sweeping import Sweeps, numbers, write_study
 
 from greedyac.cli import main
@@ -38,11 +36,8 @@ def sweeps() -> Iterator[Sweeps]:
     sweeps = Sweeps()
     yield sweeps
     for process in sweeps.processes:
-        workers = children(process.pid)
-        process.kill()
+        end_tree(process)
         process.communicate()
-        for pid in filter(alive, workers):
-            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

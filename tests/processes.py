@@ -1,11 +1,19 @@
 """Looking at processes through /proc, for the tests that start and kill them."""
 
+import os
+import signal
+import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 PATIENCE = 120.0
 """Seconds after which a wait has failed; every wait ends as soon as what it waits for is there."""
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
 PROGRAM = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started us may have had it ignored
@@ -45,3 +53,24 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 def children(pid: int) -> list[int]:
     """The living children of a process."""
     return [child for child in living() if parent(child) == pid]
+
+
+def end_tree(process: "subprocess.Popen[Any]") -> None:
+    """Kill a process and all that it started."""
+    left = [process.pid] if process.poll() is None else []  # otherwise the number may be another's by now
+    for pid in left:  # it grows
+        left += children(pid)
+    for pid in filter(alive, left):
+        os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def wait_for_complaint(process: "subprocess.Popen[str]", words: str) -> None:
+    """Read what a process complains of, up to a line with these words; what follows is left to be read."""
+    assert process.stderr is not None
+    in_vain = threading.Timer(PATIENCE, process.kill)
+    in_vain.start()
+    try:
+        assert any(words in line for line in process.stderr), f"never said: {words}"
+    finally:
+        in_vain.cancel()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,8 @@ from processes import PATIENCE, PROGRAM
 
 from greedyac.cli import main
 from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.training.chunk import Chunk
+from greedyac.training.runs import Case, Run
 
 STUDY = """
 name = "walks"
@@ -36,13 +39,15 @@ class Sweeps:
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen[str]] = []
 
-    def start(self, study: Path, store: Path, *options: str, faults: Path | None = None) -> "subprocess.Popen[str]":
+    def start(
+        self, study: Path, store: Path, *options: str, faults: Path | None = None, within: Sequence[str] = ()
+    ) -> "subprocess.Popen[str]":
         words = ["sweep", str(study), "--store", str(store), "--chunk-minutes", "0.01", *options]
         if "--engine" not in options:
             words += ["--workers", "2"]
         environment = dict(os.environ) if faults is None else {**os.environ, "PYTHONPATH": str(faults)}
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *words],
+            [*within, sys.executable, "-c", PROGRAM, *words],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -84,11 +89,23 @@ def counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
     return study["runs"]
 
 
+def chunks_of(count: int, steps: int = 100, agents: Sequence[str] = ("random",)) -> list[Chunk]:
+    """One run each, with its place as its seed; agents in turn."""
+    cases = [Case(agent, "Pendulum-CA", steps) for agent in agents]
+    return [Chunk([Run(cases[seed % len(cases)], seed)], 2, Path()) for seed in range(count)]
+
+
 def faults_file(folder: Path, code: str) -> Path:
     """A folder for PYTHONPATH whose code runs at the start of every Python process."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(code)
     return folder
+
+
+def setting(module: str, **values: object) -> str:
+    """Code that changes constants of one of our modules."""
+    changes = "".join(f"module.{name} = {value!r}\n" for name, value in values.items())
+    return f"import greedyac.{module} as module\n{changes}"
 
 
 def when_training(condition: str, deed: str) -> str:

@@ -5,8 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -15,8 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 from clusters import Cluster, can, free_port, on
-from processes import PATIENCE, PROGRAM, alive, children, wait_for
-from sweeping import RUNS, Sweeps, chunks, counts, faults_file, numbers, visible_numbers, write_study
+from processes import NEEDS_PROC, PATIENCE, alive, children, wait_for, wait_for_complaint
+from sweeping import RUNS, Sweeps, chunks, counts, faults_file, numbers, setting, visible_numbers, write_study
 
 from greedyac.cli import main
 from greedyac.study.store import Store
@@ -24,9 +22,9 @@ from greedyac.study.sweep import ATTEMPTS
 from greedyac.training.cores import PINS, cores
 from greedyac.training.pool import LOSSES
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+pytestmark = NEEDS_PROC
 
-SILENT = "import greedyac.cluster.engine as engine\nengine.SILENCE_SECONDS = 4.0\n"
+SILENT = setting("cluster.engine", SILENCE_SECONDS=4.0)
 LONG = 3_000_000
 """Steps of runs that take a worker a few seconds."""
 
@@ -46,7 +44,7 @@ def test_rows_are_those_of_one_machine(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    cluster.add_workers(workers, "--no-nanny")
+    cluster.add_workers(workers)
     code, printed, complaints = sweeps.run(study, tmp_path / "store", *on(cluster, *options))
     assert (code, complaints) == (0, [])
     assert f"Dask cluster {cluster.address}, dashboard " in printed
@@ -65,7 +63,7 @@ def test_a_learning_agent_has_the_same_rows_and_is_repeated(cluster: Cluster, sw
     (study := tmp_path / "learn.toml").write_text(
         'name = "walks"\nsteps = 1500\nseeds = "0-5"\n[[cells]]\nagents = ["greedy-ac"]\nenvs = ["Pendulum-CA"]\n'
     )
-    cluster.add_workers(2, "--no-nanny")
+    cluster.add_workers(2)
     assert sweeps.run(study, tmp_path / "there", *on(cluster))[0] == 0
     assert sweeps.run(study, tmp_path / "here")[0] == 0
     assert numbers(tmp_path / "there").equals(numbers(tmp_path / "here"))
@@ -81,7 +79,7 @@ def test_a_dask_worker_has_a_process_for_each_thread_with_a_core_of_its_own_if_t
 ) -> None:
     both = set(cores()[:2])
     within = ["taskset", "-c", ",".join(map(str, both))]
-    cluster.add_workers(1, "--no-nanny", "--nthreads", str(threads), within=within)
+    cluster.add_workers(1, "--nthreads", str(threads), within=within)
     process = sweeps.start(study, tmp_path / "store", *on(cluster))
     wait_for(lambda: len(cluster.trainers()) == threads and chunks(tmp_path / "store"), "processes at work")
     their_cores = [os.sched_getaffinity(trainer) for trainer in cluster.trainers()]
@@ -96,7 +94,7 @@ def test_workers_killed_at_random_moments(
     kills: int, cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
     chance, mercy = random.Random(kills), ATTEMPTS
-    cluster.add_workers(2, "--no-nanny")
+    cluster.add_workers(2)
     process, folder = sweeps.start(study, tmp_path / "store", *on(cluster)), tmp_path / "store"
     for kill in range(kills):
         time.sleep(chance.uniform(0.0, 5.0))
@@ -112,7 +110,7 @@ def test_workers_killed_at_random_moments(
         else:
             cluster.kill_workers(chance.choice([1, 2]))
             wait_for(lambda first=trainers[:1]: not any(map(alive, first)), "processes to end with their Dask worker")  # type: ignore[misc]
-            cluster.add_workers(2 - len(cluster.workers), "--no-nanny")
+            cluster.add_workers(2 - len(cluster.workers))
     printed, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert printed.endswith(f"80 done, 0 diverged, 0 failed of 80 runs in {folder}\n")
@@ -122,25 +120,21 @@ def test_workers_killed_at_random_moments(
 def test_all_workers_and_then_the_scheduler_are_killed_and_come_back(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
-    cluster.add_workers(2, "--no-nanny")
+    cluster.add_workers(2)
     process = sweeps.start(study, tmp_path / "store", *on(cluster))
     wait_for(lambda: chunks(tmp_path / "store"), "the first chunk")
     cluster.kill_workers()
-    time.sleep(3)
-    assert process.poll() is None
-    cluster.add_workers(2, "--no-nanny")
+    wait_for_complaint(process, f"there are no workers at {cluster.address}; waiting for some")
+    cluster.add_workers(2)
     wait_for(cluster.trainers, "work to go on")
     cluster.scheduler.kill()
     cluster.scheduler.wait()
     cluster.kill_workers()
-    time.sleep(2)
-    assert process.poll() is None
+    wait_for_complaint(process, f"the scheduler at {cluster.address} was lost; trying again")
     cluster.start_scheduler()
-    cluster.add_workers(2, "--no-nanny")
+    cluster.add_workers(2)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
-    assert f"there are no workers at {cluster.address}; waiting for some" in told
-    assert f"the scheduler at {cluster.address} was lost; trying again" in told
     assert "Traceback" not in told
     assert visible_numbers(tmp_path / "store").equals(whole)
 
@@ -149,7 +143,7 @@ def test_all_workers_and_then_the_scheduler_are_killed_and_come_back(
 def test_a_nanny_brings_back_a_worker_at_its_old_address(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
-    cluster.add_workers(1, "--worker-port", str(free_port()))
+    cluster.add_workers(1, "--worker-port", str(free_port()), nanny=True)
     process = sweeps.start(study, tmp_path / "store", *on(cluster))
     for _ in range(2):
         already = len(chunks(tmp_path / "store"))
@@ -163,8 +157,8 @@ def test_a_nanny_brings_back_a_worker_at_its_old_address(
 
 @pytest.mark.slow
 def test_a_scheduler_that_stays_away_is_given_up(cluster: Cluster, sweeps: Sweeps, study: Path, tmp_path: Path) -> None:
-    faults = faults_file(tmp_path / "faults", "import greedyac.cluster.engine as engine\nengine.GONE_SECONDS = 3.0\n")
-    cluster.add_workers(1, "--no-nanny")
+    faults = faults_file(tmp_path / "faults", setting("cluster.engine", GONE_SECONDS=3.0))
+    cluster.add_workers(1)
     process = sweeps.start(study, tmp_path / "store", *on(cluster), faults=faults)
     wait_for(cluster.trainers, "work")
     cluster.scheduler.kill()
@@ -178,16 +172,15 @@ def test_a_scheduler_that_stays_away_is_given_up(cluster: Cluster, sweeps: Sweep
 
 @pytest.mark.slow
 def test_ctrl_c_while_the_scheduler_is_lost(cluster: Cluster, sweeps: Sweeps, study: Path, tmp_path: Path) -> None:
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1)
     process = sweeps.start(study, tmp_path / "store", *on(cluster))
     wait_for(cluster.trainers, "work")
     cluster.scheduler.kill()
     cluster.scheduler.wait()
-    time.sleep(5)  # it has noticed, and tries again
+    wait_for_complaint(process, f"the scheduler at {cluster.address} was lost; trying again, for 10 minutes\n")
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert f"the scheduler at {cluster.address} was lost; trying again, for 10 minutes\n" in told
     assert told.splitlines()[-1] == "greedyac: stopped; published runs are kept, the same command goes on"
     assert "Warning" not in told
 
@@ -198,9 +191,9 @@ def test_a_worker_that_joins_late_is_used(
     process = sweeps.start(study, tmp_path / "store", *on(cluster))
     assert process.stderr is not None
     assert process.stderr.readline() == f"greedyac: there are no workers at {cluster.address}; waiting for some\n"
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1)
     wait_for(cluster.trainers, "the first to be used")
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1)
     wait_for(lambda: len(cluster.trainers()) == 2, "the second to be used")
     assert process.wait(PATIENCE) == 0
     assert numbers(tmp_path / "store").equals(whole)
@@ -210,9 +203,9 @@ def test_a_worker_that_joins_late_is_used(
 @pytest.mark.parametrize("who", ["the Dask worker", "the process that trains"])
 def test_one_that_hangs_does_not_hold_up_the_study(who: str, cluster: Cluster, sweeps: Sweeps, tmp_path: Path) -> None:
     study = write_study(tmp_path / "walks.toml", steps=LONG, seeds="0-7")
-    hung = "import greedyac.cluster.member as member\nmember.HUNG_SECONDS = 4.0\n"
+    hung = setting("cluster.member", HUNG_SECONDS=4.0)
     faults = faults_file(tmp_path / "faults", SILENT), faults_file(tmp_path / "member", hung)
-    cluster.add_workers(2, "--no-nanny", faults=faults[1])
+    cluster.add_workers(2, faults=faults[1])
     process = sweeps.start(study, tmp_path / "store", *on(cluster), faults=faults[0])
     wait_for(lambda: children(cluster.workers[0].pid), "work")
     time.sleep(2)
@@ -234,7 +227,7 @@ def test_a_worker_that_hung_is_used_again_when_it_goes_on(
     begun: bool, cluster: Cluster, sweeps: Sweeps, tmp_path: Path
 ) -> None:
     study, store = write_study(tmp_path / "walks.toml", steps=LONG, seeds="0-7"), tmp_path / "store"
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1)
     if not begun:
         cluster.wait_for_workers(1)
         lazy = "import greedyac.cluster.engine as engine\ncall = engine.call\n"
@@ -242,16 +235,11 @@ def test_a_worker_that_hung_is_used_again_when_it_goes_on(
         lazy += " engine.call = call\n return call(*given)\nengine.call = slow\n"
     faults = faults_file(tmp_path / "faults", SILENT + ("" if begun else lazy))
     process = sweeps.start(study, store, *on(cluster), faults=faults)
-    assert process.stderr is not None
     if begun:
         wait_for(lambda: list(cluster.trainers()), "work")
         time.sleep(1.0)
         os.kill(cluster.workers[0].pid, signal.SIGSTOP)
-    in_vain = threading.Timer(PATIENCE, process.kill)
-    in_vain.start()
-    while "was silent for 4 s; tried again" not in (line := process.stderr.readline()):
-        assert line
-    in_vain.cancel()
+    wait_for_complaint(process, "was silent for 4 s; tried again")
     os.kill(cluster.workers[0].pid, signal.SIGCONT)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told  # there is no other
@@ -262,7 +250,7 @@ def test_a_worker_that_hung_is_used_again_when_it_goes_on(
 def test_an_order_that_waits_its_turn_is_not_given_up(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1)
     other = write_study(tmp_path / "walks.toml", steps=2 * LONG, seeds="100-103")
     faults = faults_file(tmp_path / "faults", SILENT)
     first = sweeps.start(other, tmp_path / "other", *on(cluster), faults=faults)
@@ -280,8 +268,8 @@ def test_a_sweep_that_is_stopped_leaves_no_work_behind_and_is_gone_on_with(
     stop: signal.Signals, cluster: Cluster, sweeps: Sweeps, tmp_path: Path
 ) -> None:
     study, folder = write_study(tmp_path / "walks.toml", steps=LONG // 3, seeds="0-15"), tmp_path / "store"
-    impatient = "import greedyac.cluster.member as member\nmember.IDLE_SECONDS = 2.0\n"
-    cluster.add_workers(2, "--no-nanny", faults=faults_file(tmp_path / "faults", impatient))
+    impatient = setting("cluster.member", IDLE_SECONDS=2.0)
+    cluster.add_workers(2, faults=faults_file(tmp_path / "faults", impatient))
     process = sweeps.start(study, folder, *on(cluster))
     wait_for(lambda: chunks(folder), "the first chunk")
     trainers = cluster.trainers()
@@ -306,7 +294,7 @@ def test_a_sweep_that_is_stopped_leaves_no_work_behind_and_is_gone_on_with(
 @pytest.mark.slow
 def test_others_see_that_the_sweep_is_alive(cluster: Cluster, sweeps: Sweeps, tmp_path: Path) -> None:
     study = write_study(tmp_path / "walks.toml", steps=LONG, seeds="0-15")
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1)
     sweeps.start(study, tmp_path / "store", *on(cluster))
     wait_for(cluster.trainers, "work")
     [sign] = (tmp_path / "store" / "chunks").glob(".sweep~*.tmp")
@@ -316,7 +304,7 @@ def test_others_see_that_the_sweep_is_alive(cluster: Cluster, sweeps: Sweeps, tm
 
 @pytest.mark.slow
 def test_at_most_so_many_workers_are_used(cluster: Cluster, sweeps: Sweeps, study: Path, tmp_path: Path) -> None:
-    cluster.add_workers(2, "--no-nanny")
+    cluster.add_workers(2)
     process = sweeps.start(study, tmp_path / "store", *on(cluster), "--workers", "1")
     most = 0
     while process.poll() is None:
@@ -347,7 +335,7 @@ def test_a_cluster_of_our_own_tells_its_dashboard(
 def test_a_schedulers_file_is_as_good_as_its_address(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1)
     file = tmp_path / "cluster" / "scheduler.json"
     assert json.loads(file.read_text())["address"] == cluster.address
     assert sweeps.run(study, tmp_path / "store", *on(cluster), "--address", str(file))[0] == 0
@@ -385,21 +373,14 @@ def hosts() -> Iterator[list[str]]:
     not can("unshare", "--net", "ip", "link", "add", "x", "type", "bridge"), reason="needs network namespaces"
 )
 def test_several_hosts_of_which_one_is_cut_off(
-    hosts: list[str], whole: pl.DataFrame, study: Path, tmp_path: Path
+    hosts: list[str], sweeps: Sweeps, whole: pl.DataFrame, study: Path, tmp_path: Path
 ) -> None:
     within = [["ip", "netns", "exec", host] for host in hosts]
     cluster, faults = Cluster(tmp_path / "cluster", "10.203.77.1", within[0]), faults_file(tmp_path / "faults", SILENT)
     try:
         for host in within[1:]:
-            cluster.add_workers(1, "--no-nanny", within=host)
-        words = ["sweep", str(study), "--store", str(tmp_path / "store"), "--chunk-minutes", "0.01", *on(cluster)]
-        process = subprocess.Popen(
-            [*within[0], sys.executable, "-c", PROGRAM, *words],
-            env={**os.environ, "PYTHONPATH": str(faults)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            cluster.add_workers(1, within=host)
+        process = sweeps.start(study, tmp_path / "store", *on(cluster), faults=faults, within=within[0])
         wait_for(lambda: len(cluster.trainers()) == 2 and chunks(tmp_path / "store"), "both to be at work")
         subprocess.run(["ip", "-n", hosts[2], "link", "set", "net0", "down"], check=True)
         _, told = process.communicate(timeout=PATIENCE)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from distributed import LocalCluster, Worker, get_worker
-from test_pool import chunks_of
+from sweeping import chunks_of
 
 from greedyac.cluster import connect, engine, member
 from greedyac.training.chunk import Chunk

@@ -3,16 +3,15 @@
 import errno
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
+from sweeping import chunks_of
 
 from greedyac.errors import WorkerError
 from greedyac.training import local
 from greedyac.training.chunk import Chunk
 from greedyac.training.pool import LOSSES, MOST_TOGETHER, Crew, Worker, hand_out
-from greedyac.training.runs import Case, Run
 
 DONE = {"event": "done"}
 READY = {"event": "ready"}
@@ -46,12 +45,6 @@ class Script(Crew):
 
     def close(self) -> None:
         self.closed = True
-
-
-def chunks_of(count: int, steps: int = 100, agents: Sequence[str] = ("random",)) -> list[Chunk]:
-    """One run each, with its place as its seed; agents in turn."""
-    cases = [Case(agent, "Pendulum-CA", steps) for agent in agents]
-    return [Chunk([Run(cases[seed % len(cases)], seed)], 2, Path()) for seed in range(count)]
 
 
 def told(events: Any) -> list[tuple[str, int]]:

@@ -12,8 +12,8 @@ from shutil import which
 
 import pytest
 import yaml
-from clusters import end_tree, free_port
-from processes import PATIENCE, children, wait_for
+from clusters import free_port
+from processes import NEEDS_PROC, PATIENCE, children, end_tree, wait_for
 from sweeping import write_study
 
 from greedyac.cluster.connect import CALM
@@ -22,7 +22,7 @@ from greedyac.study.store import Store
 ROOT = Path(__file__).parents[1]
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc"),
+    NEEDS_PROC,
 ]
 os.environ["PATH"] += f"{os.pathsep}/usr/sbin"
 

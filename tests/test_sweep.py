@@ -12,7 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from processes import PATIENCE, PROGRAM, alive, children, wait_for
+from processes import NEEDS_PROC, PATIENCE, PROGRAM, alive, children, wait_for
 from sweeping import (
     RUNS,
     STUDY,
@@ -32,7 +32,7 @@ from greedyac.study.store import Store
 from greedyac.study.sweep import Estimate, Probe, make_plan
 from greedyac.training.bench import Speed
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+pytestmark = NEEDS_PROC
 
 
 def test_what_an_uninterrupted_study_leaves(whole: pl.DataFrame, study: Path) -> None:

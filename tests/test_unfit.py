@@ -8,17 +8,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 from clusters import Cluster, can, free_port, on
-from sweeping import Sweeps, counts, faults_file, numbers, when_training, write_study
+from processes import NEEDS_PROC
+from sweeping import Sweeps, counts, faults_file, numbers, setting, when_training, write_study
 
 from greedyac.cluster import member
 from greedyac.study.store import Store
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+pytestmark = NEEDS_PROC
 
 IN_TRAINER = "import sys\nif 'greedyac.training.worker' in sys.orig_argv:\n "
 FULL = IN_TRAINER + "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
 UNLUCKY = "any(run.seed == 13 and run.case.env == 'Pendulum-CA' for run in chunk.runs)"
-QUICK = "import greedyac.cluster.connect as connect\nconnect.CONNECT_SECONDS = connect.FILE_SECONDS = 2.0\n"
+QUICK = setting("cluster.connect", CONNECT_SECONDS=2.0, FILE_SECONDS=2.0)
 
 
 @pytest.mark.slow
@@ -26,8 +27,8 @@ def test_a_disk_that_is_full_on_one_worker(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
     faults = faults_file(tmp_path / "faults", FULL)
-    cluster.add_workers(1, "--no-nanny", faults=faults)
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1, faults=faults)
+    cluster.add_workers(1)
     cluster.wait_for_workers(2)
     code, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster))
     assert code == 0
@@ -40,7 +41,7 @@ def test_a_disk_that_is_full_on_one_worker(
 @pytest.mark.slow
 def test_a_disk_that_is_full_everywhere(cluster: Cluster, sweeps: Sweeps, study: Path, tmp_path: Path) -> None:
     faults = faults_file(tmp_path / "faults", FULL)
-    cluster.add_workers(2, "--no-nanny", faults=faults)
+    cluster.add_workers(2, faults=faults)
     cluster.wait_for_workers(2)
     code, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster))
     assert code == 1
@@ -72,8 +73,8 @@ def test_a_store_that_one_worker_can_not_use(
 ) -> None:
     store = Store.create(tmp_path / "store").folder
     within = ["unshare", "--mount", "sh", "-c", mount.format(store=store) + ' && exec "$@"', "sh"]
-    cluster.add_workers(1, "--no-nanny", within=within)
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1, within=within)
+    cluster.add_workers(1)
     cluster.wait_for_workers(2)
     code, _, complaints = sweeps.run(study, store, *on(cluster))
     assert code == 0
@@ -109,8 +110,8 @@ def test_a_store_that_one_worker_can_not_use(
 def test_a_worker_that_is_not_fit_is_named_and_the_others_do_its_work(
     code: str, complaint: str, cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
-    cluster.add_workers(1, "--no-nanny", "--nthreads", "2", faults=faults_file(tmp_path / "faults", code))
-    cluster.add_workers(1, "--no-nanny")
+    cluster.add_workers(1, "--nthreads", "2", faults=faults_file(tmp_path / "faults", code))
+    cluster.add_workers(1)
     cluster.wait_for_workers(2)
     ended, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster))
     [told] = complaints  # although it has two threads
@@ -131,7 +132,7 @@ def test_another_processor_is_told_and_recorded(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
     other = IN_TRAINER + "import greedyac.training.rows as rows; rows.cpu = lambda: 'Z80'\n"
-    cluster.add_workers(2, "--no-nanny", faults=faults_file(tmp_path / "faults", other))
+    cluster.add_workers(2, faults=faults_file(tmp_path / "faults", other))
     code, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster))
     assert code == 0
     [told] = complaints
@@ -157,8 +158,8 @@ def test_a_chunk_that_keeps_killing_is_recorded_as_failed(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    cluster.add_workers(2, faults=faults_file(tmp_path / "faults", when_training(UNLUCKY, deed)))  # with nannies
-    fewer = faults_file(tmp_path / "fewer", "import greedyac.training.pool as pool\npool.LOSSES = 2\n")
+    cluster.add_workers(2, faults=faults_file(tmp_path / "faults", when_training(UNLUCKY, deed)), nanny=True)
+    fewer = faults_file(tmp_path / "fewer", setting("training.pool", LOSSES=2))
     code, printed, complaints = sweeps.run(study, tmp_path / "store", *on(cluster), faults=fewer)
     assert code == 1
     assert printed.endswith(f"72 done, 0 diverged, 8 failed of 80 runs in {tmp_path / 'store'}\n")
@@ -180,8 +181,8 @@ def test_a_store_behind_a_closed_door(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_results_that_are_too_large_to_travel(cluster: Cluster, sweeps: Sweeps, study: Path, tmp_path: Path) -> None:
-    small = "import greedyac.cluster.member as member\nmember.MAX_BYTES = 1000\n"
-    cluster.add_workers(2, "--no-nanny", faults=faults_file(tmp_path / "faults", small))
+    small = setting("cluster.member", MAX_BYTES=1000)
+    cluster.add_workers(2, faults=faults_file(tmp_path / "faults", small))
     code, printed, complaints = sweeps.run(study, tmp_path / "store", *on(cluster, "--publish", "client"))
     assert code == 1
     assert "0 done, 0 diverged, 80 failed of 80 runs" in printed
@@ -207,7 +208,7 @@ def faulty(order):
 faulty.__module__, faulty.__qualname__ = member.train.__module__, "train"
 member.train = faulty
 """
-    cluster.add_workers(1, "--no-nanny", faults=faults_file(tmp_path / "faults", flip))
+    cluster.add_workers(1, faults=faults_file(tmp_path / "faults", flip))
     code, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster, "--publish", "client"))
     assert code == 0
     [told] = complaints
@@ -259,10 +260,7 @@ def test_wrong_options_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("[]")
-    quick = faults_file(
-        tmp_path / "faults",
-        "import greedyac.cluster.connect as connect\nconnect.CONNECT_SECONDS = connect.FILE_SECONDS = 2.0\n",
-    )
+    quick = faults_file(tmp_path / "faults", QUICK)
     code, printed, complaints = sweeps.run(study, tmp_path / "store", *options, faults=quick)
     assert (code, printed) == (2, "")
     assert complaint in complaints[-1]
@@ -277,15 +275,12 @@ def test_the_address_of_something_else(
     class Page(http.server.BaseHTTPRequestHandler):
         def log_message(self, *about: object) -> None: ...
 
-    quick = faults_file(
-        tmp_path / "faults",
-        "import greedyac.cluster.connect as connect\nconnect.CONNECT_SECONDS = connect.FILE_SECONDS = 2.0\n",
-    )
+    quick = faults_file(tmp_path / "faults", QUICK)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_port
         if listener == "a Dask worker":
-            cluster.add_workers(1, "--no-nanny", "--worker-port", str(port := free_port()))
+            cluster.add_workers(1, "--worker-port", str(port := free_port()))
             cluster.wait_for_workers(1)
         address = f"tcp://127.0.0.1:{port}"
         code, _, complaints = sweeps.run(

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import polars as pl
 import pytest
-from processes import PATIENCE, PROGRAM, alive, living, parent, stat, wait_for
+from processes import NEEDS_PROC, PATIENCE, PROGRAM, alive, living, parent, stat, wait_for
 
 from greedyac.training.checkpoint import load_policy
 from greedyac.training.cores import cores
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes through /proc")
+pytestmark = NEEDS_PROC
 
 ENDLESS = "2_000_000_000"
 
