@@ -1,9 +1,11 @@
 """The Dask engine on a real cluster within this process, whose workers only pretend to train: what may go wrong."""
 
 import asyncio
+import gc
 import itertools
 import json
 import logging
+import os
 import threading
 import time
 from collections import Counter
@@ -12,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import LocalCluster, Worker, get_worker
+from distributed import Client, LocalCluster, Worker, get_worker
+from distributed.core import Status
+from distributed.worker import thread_state
 from sweeping import chunks_of
 
 from greedyac.cluster import connect, engine, member
+from greedyac.errors import WorkerError
 from greedyac.training.chunk import Chunk
 from greedyac.training.pool import hand_out
 
@@ -40,9 +45,8 @@ def start(cluster: LocalCluster) -> Iterator[Start]:
 
     def start(**threads: int) -> list[Worker]:
         async def up() -> list[Worker]:
-            return [
-                await Worker(cluster.scheduler_address, nthreads=count, name=name) for name, count in threads.items()
-            ]
+            address, free = cluster.scheduler_address, {"memory_limit": 0}
+            return [await Worker(address, nthreads=count, name=name, **free) for name, count in threads.items()]
 
         started.extend(cluster.sync(up))
         return started
@@ -113,11 +117,11 @@ def test_an_error_of_the_system_on_a_worker_is_not_taken_for_a_loss(
 def test_a_sign_that_can_not_be_touched_is_no_loss_of_the_scheduler(
     cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def closed(path: Path, *given: Any) -> None:
+    def closed(*given: Any) -> None:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(member, "_train", pretend(lambda name: 1.0))
-    monkeypatch.setattr(Path, "touch", closed)
+    monkeypatch.setattr(os, "utime", closed)
     start(well=1)
     assert kinds(swept(cluster, tmp_path, 4)) == {"done": 4}
 
@@ -175,3 +179,100 @@ def test_results_that_can_not_be_fetched_from_one_machine_hold_up_no_other(
 
     threading.Timer(6.0, leave).start()
     assert kinds(swept(cluster, tmp_path, 20))["done"] == 20
+
+
+def test_one_that_dask_has_paused_holds_nothing_up(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there, and its heart beats, but it begins nothing."""
+    monkeypatch.setattr(member, "_train", pretend(lambda name: 0.2))
+    paused, _ = start(paused=1, well=1)
+
+    async def pause() -> None:
+        paused.status = Status.paused
+
+    cluster.sync(pause)
+    events = swept(cluster, tmp_path, 6)
+    assert kinds(events) == {"done": 6, "lost": 1}
+    [lost] = [event["error"] for event in events if event["event"] == "lost"]
+    assert lost.endswith("begins nothing: Dask says that it is paused")
+
+
+def test_others_are_used_in_place_of_those_that_are_of_no_use(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though no more are asked for than those that came first."""
+    closed = min(worker.address for worker in start(one=1, two=1))  # the first that Dask names
+
+    def train(order: str) -> tuple[str, dict[str, bytes]]:
+        if get_worker().address == closed:
+            raise PermissionError(13, "Permission denied")
+        return json.dumps(pretend(lambda name: 0.1)(json.loads(order), tmp_path)), {}
+
+    monkeypatch.setattr(member, "train", train)
+    assert kinds(swept(cluster, tmp_path, 6, most=1)) == {"done": 6, "lost": 1}
+
+
+def test_an_order_that_was_given_up_is_dropped_at_once(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped, first = threading.Event(), threading.Event()
+
+    def train(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        if first.is_set():
+            return [DONE] * len(asked["chunks"])
+        first.set()
+        worker, key = get_worker(), thread_state.key
+        time.sleep(4.0)  # silent, and then back
+        member._tell(asked, [])
+        end = time.monotonic() + 20.0
+        while time.monotonic() < end and not dropped.is_set():
+            task = worker.state.tasks.get(key)
+            if task is None or task.state != "executing":
+                dropped.set()
+            time.sleep(0.05)
+        return [DONE]
+
+    monkeypatch.setattr(member, "_train", train)
+    start(one=1)
+    gc.disable()  # which would drop it some time
+    try:
+        assert kinds(swept(cluster, tmp_path, 2)) == {"done": 2, "lost": 1, "told": 1}
+    finally:
+        gc.enable()
+    assert dropped.is_set()
+
+
+def test_a_connection_that_can_not_be_closed_is_left_and_another_made(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a scheduler reads nothing any more."""
+    look_around, close, lost = engine._Members._look_around, Client.close, threading.Event()
+
+    async def lose(crew: Any, client: Client) -> None:
+        if lost.is_set():
+            await look_around(crew, client)
+        raise OSError
+
+    async def closed(client: Client) -> None:
+        await close(client)
+        if not lost.is_set():
+            lost.set()
+            raise TimeoutError
+
+    monkeypatch.setattr(engine._Members, "_look_around", lose)
+    monkeypatch.setattr(Client, "close", lambda client, *given: closed(client))
+    monkeypatch.setattr(member, "_train", pretend(lambda name: 0.1))
+    start(well=1)
+    assert kinds(swept(cluster, tmp_path, 4)) == {"told": 1, "done": 4}
+
+
+def test_an_error_that_nobody_thought_of_ends_the_sweep(
+    cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def err(crew: Any, client: Client) -> None:
+        raise RuntimeError("unheard of")
+
+    monkeypatch.setattr(engine._Members, "_look_around", err)
+    with pytest.raises(WorkerError, match=r"^Dask: RuntimeError: unheard of$"):
+        swept(cluster, tmp_path, 4)

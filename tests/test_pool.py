@@ -15,6 +15,7 @@ from greedyac.training.pool import LOSSES, MOST_TOGETHER, Crew, Worker, hand_out
 
 DONE = {"event": "done"}
 READY = {"event": "ready"}
+LEFT = {"event": "left", "error": "left", "begun": True}
 
 
 class Scripted(Worker):
@@ -87,7 +88,7 @@ def test_those_that_were_lost_together_are_tried_alone_and_only_the_culprit_fail
 
     def answers(worker: Scripted, chunks: list[Chunk]) -> list[dict[str, Any]]:
         if any(chunk.runs[0].seed == culprit for chunk in chunks):
-            return [READY, {"event": "left", "error": "left"}, {"event": "joined"}]
+            return [READY, LEFT, {"event": "joined"}]
         return [READY, *([DONE] * len(chunks))]
 
     crew = Script("a", answers, batch_seconds=1.0)
@@ -95,6 +96,16 @@ def test_those_that_were_lost_together_are_tried_alone_and_only_the_culprit_fail
     assert sorted(seed for event, seed in events if event == "done") == [seed for seed in range(40) if seed != culprit]
     assert [seed for event, seed in events if event == "failed"] == [culprit]
     assert sum([culprit] == batch for batch in crew.workers["a"].sent) == LOSSES - 1  # and once among others
+
+
+def test_a_chunk_that_was_never_begun_is_not_blamed_for_the_loss_of_its_workers() -> None:
+    def answers(worker: Scripted, chunks: list[Chunk]) -> list[dict[str, Any]]:
+        if len(worker.sent) <= LOSSES:
+            return [LEFT | {"begun": False}, {"event": "joined"}]
+        return always(worker, chunks)
+
+    events = told(hand_out(chunks_of(1), Script("a", answers), 3))
+    assert events == [*[("lost", 0)] * LOSSES, ("done", 0)]
 
 
 def test_a_process_that_dies_in_a_batch_is_held_against_the_chunk_that_was_under_way() -> None:
@@ -124,6 +135,19 @@ def test_a_worker_that_is_not_fit_gets_no_more_and_without_others_it_ends() -> N
     assert sum(event["event"] == "done" for event in events) == 4
     with pytest.raises(WorkerError, match=r"^[ab] can't train$"):
         list(hand_out(chunks_of(4), Script("ab", lambda worker, chunks: [unfit]), 3))
+
+
+def test_those_that_are_of_no_use_do_not_end_it_if_others_are_there_that_were_not_used() -> None:
+    def answers(worker: Scripted, chunks: list[Chunk]) -> list[dict[str, Any]]:
+        if worker.name == "b":
+            return always(worker, chunks)
+        crew.put(worker, {"event": "unfit", "error": "can't train"})
+        crew.put(Scripted(crew, "b"), {"event": "joined"})
+        return []
+
+    crew = Script("a", answers)
+    crew.spare = True
+    assert sorted(told(hand_out(chunks_of(4), crew, 3))) == [*(("done", seed) for seed in range(4)), ("lost", 0)]
 
 
 @pytest.mark.parametrize(("number", "times"), [(errno.ENOSPC, 1), (errno.EIO, 3)])
@@ -164,7 +188,7 @@ def test_one_that_left_and_may_come_back_is_waited_for_though_one_that_is_of_no_
         if len(good.sent) > 1:
             return always(good, chunks)
         for gone in (good, bad):  # the scheduler is lost, and the bad one finds the new one first
-            crew.put(gone, {"event": "left", "error": "left"})
+            crew.put(gone, LEFT)
         crew.put(Scripted(crew, "b again"), {"event": "joined"})
         return []
 

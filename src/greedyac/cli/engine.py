@@ -52,7 +52,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 @contextmanager
-def place(options: Any, say: Any, is_needed: Callable[[], bool]) -> Iterator[Place]:
+def place(options: Any, say: Callable[[str], None], is_needed: Callable[[], bool]) -> Iterator[Place]:
     """What the options come to, for as long as the block lasts. No cluster is looked for if none is needed."""
     from greedyac.training.train import worker_count
 
@@ -81,5 +81,6 @@ def place(options: Any, say: Any, is_needed: Callable[[], bool]) -> Iterator[Pla
     at = connect.existing(options.address, say) if given else connect.local(worker_count(options.workers))
     with at as cluster:
         engine = DaskEngine(cluster.address, options.publish == "client", options.workers)
-        about = f"Dask cluster {cluster.address}, dashboard {cluster.dashboard}"
+        dashboard = f", dashboard {cluster.dashboard}" if cluster.dashboard else ""
+        about = f"Dask cluster {cluster.address}{dashboard}"
         yield Place(options.workers or cluster.workers, engine.train_chunks, cluster.machine, about)

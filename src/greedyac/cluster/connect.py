@@ -45,7 +45,7 @@ class Cluster(NamedTuple):
     """A cluster as it was found."""
 
     address: str
-    dashboard: str
+    dashboard: str | None
     workers: int
     """Chunks that it can train at once."""
     machine: Machine
@@ -166,7 +166,8 @@ def _found(
     for worker, count in threads.items():
         hosts[get_address_host(worker)] += count
     machines = [Machine(memory.get(host), count) for host, count in hosts.items()]
-    return Cluster(address, client.dashboard_link, sum(threads.values()), min(machines, key=_memory_each))
+    dashboard = client.dashboard_link if "dashboard" in client.scheduler_info()["services"] else None
+    return Cluster(address, dashboard, sum(threads.values()), min(machines, key=_memory_each))
 
 
 def _memory(client: Client, workers: Sequence[str]) -> dict[str, int]:
@@ -174,8 +175,13 @@ def _memory(client: Client, workers: Sequence[str]) -> dict[str, int]:
     asked = {worker: call(client, worker, "about") for worker in workers}
     with suppress(TimeoutError), client.as_current():
         wait(list(asked.values()), timeout=CONNECT_SECONDS)
-    told = {worker: json.loads(future.result()) for worker, future in asked.items() if future.status == "finished"}
-    return {get_address_host(worker): said["bytes"] for worker, said in told.items() if said["bytes"] is not None}
+    known: dict[str, int] = {}
+    for worker, future in asked.items():
+        if future.status == "finished":
+            with suppress(TimeoutError):  # of one that was lost just now
+                said = json.loads(future.result(timeout=CONNECT_SECONDS))
+                known |= {} if said["bytes"] is None else {get_address_host(worker): said["bytes"]}
+    return known
 
 
 def _memory_each(machine: Machine) -> float:

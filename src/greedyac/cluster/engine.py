@@ -7,6 +7,7 @@ lost, is decided by `training.pool`, as for the processes of one machine.
 import asyncio
 import json
 import math
+import os
 import threading
 import time
 import uuid
@@ -118,7 +119,7 @@ class _Members(Crew):
         if not engine.publish:
             self._sign = self._open.enter_context(temporary_file(folder / "sweep", b""))
         self._loop = asyncio.new_event_loop()
-        self._life: asyncio.Task[None] | None = None
+        self._life: asyncio.Task[str] | None = None
         self._thread = threading.Thread(target=self._run, name="greedyac-dask", daemon=True)
         self._thread.start()
 
@@ -149,15 +150,20 @@ class _Members(Crew):
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._life = self._loop.create_task(self._live())
-        with suppress(asyncio.CancelledError):
-            self._loop.run_until_complete(self._life)
+        try:
+            ended = self._loop.run_until_complete(self._life)
+        except asyncio.CancelledError:
+            ended = "the connection to Dask was closed"
+        except Exception as error:
+            ended = f"Dask: {type(error).__name__}: {error}"
+        self.put(None, {"event": "error", "error": ended})  # without us, nothing more would be heard
         for task in (left := asyncio.all_tasks(self._loop)):
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         self._loop.close()
 
-    async def _live(self) -> None:
-        """Stay connected until it is cancelled, or the scheduler is gone for good."""
+    async def _live(self) -> str:
+        """Stay connected until it is cancelled, or the scheduler is gone for good, which is said."""
         while time.monotonic() - self._answered < GONE_SECONDS:
             client = Client(self._engine.address, asynchronous=True, set_as_default=False, timeout=ANSWER_SECONDS)
             try:
@@ -170,13 +176,10 @@ class _Members(Crew):
                 self._client = None
                 self._muster({}, {}, "was lost with the scheduler")
                 await asyncio.sleep(LOOK_SECONDS)
-            except Exception as error:
-                self.put(None, {"event": "error", "error": f"Dask: {type(error).__name__}: {error}"})
-                return
             finally:
-                await client.close()  # also one that never connected
-        lost = f"the scheduler at {self._engine.address} has not answered for {GONE_SECONDS:.0f} s"
-        self.put(None, {"event": "error", "error": lost})
+                with suppress(Exception):  # it fails if the scheduler listens to nothing any more
+                    await client.close()  # also one that never connected
+        return f"the scheduler at {self._engine.address} has not answered for {GONE_SECONDS:.0f} s"
 
     async def _look_around(self, client: Client) -> NoReturn:
         """See who is there, again and again, until the scheduler is lost."""
@@ -189,7 +192,7 @@ class _Members(Crew):
             if about["id"] != (identity := identity or about["id"]):
                 raise OSError("it is another one, that does not know us")
             self._answered = time.monotonic()
-            self._muster(threads, {who: said["last_seen"] for who, said in about["workers"].items()})
+            self._muster(threads, about["workers"])
             self._show_sign()
             await asyncio.sleep(LOOK_SECONDS)
         raise OSError("the connection was lost")
@@ -198,17 +201,20 @@ class _Members(Crew):
         """Touch the file by which workers know the store, or others would think that it was left behind."""
         if self._sign is not None:
             with suppress(OSError):
-                self._sign.touch()
+                os.utime(self._sign)
 
-    def _muster(self, threads: dict[str, int], beats: dict[str, float], why: str = "left") -> None:
+    def _muster(self, threads: dict[str, int], about: dict[str, dict[str, Any]], why: str = "left") -> None:
         """Note who came, who went, and who has not been heard of for too long."""
         for slot in list(self._slots.values()):
             if (address := slot.place[0]) not in threads:
                 self._drop(slot, why)
-            elif slot.overdue and address in beats:
-                before, slot.beat, slot.heard = slot.beat, beats[address], time.monotonic()
+            elif slot.overdue and address in about:
+                before, slot.beat, slot.heard = slot.beat, about[address]["last_seen"], time.monotonic()
+                status = about[address]["status"]
                 if slot.start is not None or slot.beat == before:  # otherwise its order waits its turn
-                    self._give_up(slot)
+                    self._give_up(slot, f"was silent for {SILENCE_SECONDS:.0f} s")
+                elif status != "running":  # as when its memory is short: Dask lets it begin nothing
+                    self._give_up(slot, f"begins nothing: Dask says that it is {status}")
         for slot in list(self._silent.values()):
             if slot.place[0] not in threads:
                 slot.cancel()
@@ -216,11 +222,13 @@ class _Members(Crew):
                 del self._silent[slot.place]
         used = [slot for slot in self._slots.values() if not slot.dismissed]
         places = ((address, number) for address, count in threads.items() for number in range(count))
-        for place in (place for place in places if place not in self._slots and place not in self._silent):
-            if len(used) < (self._engine.most or math.inf):
-                used.append(slot := _Slot(place, self))
-                self._slots[place] = slot
-                self.put(slot, {"event": "joined"})
+        free = [place for place in places if place not in self._slots and place not in self._silent]
+        wanted = len(free) if self._engine.most is None else max(0, self._engine.most - len(used))
+        for place in free[:wanted]:
+            used.append(slot := _Slot(place, self))
+            self._slots[place] = slot
+            self.put(slot, {"event": "joined"})
+        self.spare = len(free) > wanted
         if used:
             self._alone_at = -math.inf
         elif self._client is not None and time.monotonic() - self._alone_at > ALONE_SECONDS:
@@ -234,13 +242,14 @@ class _Members(Crew):
             del self._slots[slot.place]
             slot.ticket = None
             slot.cancel()
-            self.put(slot, {"event": "left", "error": why})
+            begun = slot.start is not None and self._client is not None  # without a scheduler it is no fault of theirs
+            self.put(slot, {"event": "left", "error": why, "begun": begun})
 
-    def _give_up(self, slot: _Slot) -> None:
+    def _give_up(self, slot: _Slot, why: str) -> None:
         """Have the chunks of a worker given to another. It comes anew once it speaks, or its order has ended."""
         self._silent[slot.place] = self._slots.pop(slot.place)
         slot.ticket = None
-        self.put(slot, {"event": "silent", "error": f"was silent for {SILENCE_SECONDS:.0f} s"})
+        self.put(slot, {"event": "silent", "error": why, "begun": slot.start is not None})
 
     def _tell(self, message: str) -> None:
         self.put(None, {"event": "told", "message": message})
@@ -253,8 +262,12 @@ class _Members(Crew):
         self._tickets[ticket], files = slot, dict[str, bytes]()
         future = call(client, slot.place[0], "train", order)
         try:
-            with client.as_current():
-                await wait([future])
+            try:
+                with client.as_current():
+                    await wait([future])
+            except asyncio.CancelledError:
+                future.release()  # at once: left to itself it would live on with the traceback of this
+                raise
             # Dask fetches several results at once: who stops waiting for one must not stop that.
             said, files = await asyncio.shield(asyncio.ensure_future(client.gather(future)))
             events = json.loads(said)
@@ -268,12 +281,13 @@ class _Members(Crew):
             del self._tickets[ticket]
         if slot.ticket != ticket:
             return  # it was given up
-        slot.ticket = None
-        try:
-            events = await asyncio.to_thread(_published, chunks, events, files if self._sign is None else None)
-        except Exception as error:
-            self.put(None, {"event": "error", "error": f"results could not be written: {error}"})
-            return
+        slot.ticket = slot.start = None
+        if self._engine.publish:
+            try:
+                events = await asyncio.to_thread(_published, chunks, events, files)
+            except Exception as error:
+                self.put(None, {"event": "error", "error": f"results could not be written: {error}"})
+                return
         for event in events:
             self._pass_on(slot, event)
 
@@ -312,15 +326,8 @@ class _Members(Crew):
         self._tell(f"{slot.name} has {', '.join(differing)}: its numbers may differ in the last bits, its rows say so")
 
 
-def _published(
-    chunks: list[Chunk], events: list[dict[str, Any]], files: dict[str, bytes] | None
-) -> list[dict[str, Any]]:
-    """The events of chunks, one after another, whose files came along and are now published; up to a damaged one.
-
-    Without files there is nothing to do: the worker published them.
-    """
-    if files is None:
-        return events
+def _published(chunks: list[Chunk], events: list[dict[str, Any]], files: dict[str, bytes]) -> list[dict[str, Any]]:
+    """The events of chunks, one after another, whose files came along and are now published; up to a damaged one."""
     passed: list[dict[str, Any]] = []
     for event in events:
         if event["event"] == "done":

@@ -29,7 +29,7 @@ Events = Generator[dict[str, Any], None, None]
 MOST_TOGETHER = 50
 """Chunks that are sent together, however short they are."""
 LOSSES = 10
-"""How often a chunk's worker may leave or fall silent: after that it may be the chunk's own fault."""
+"""How often a chunk's worker may leave or fall silent after it began it: then it may be the chunk's own fault."""
 _NO_USE_TO_TRY_AGAIN = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM}
 
 
@@ -65,6 +65,8 @@ class Crew(ABC):
 
     alike = True
     """Whether a file that one of them can't write, none can."""
+    spare = False
+    """Whether others are there that are not used, and will be if those that are turn out to be of no use."""
     batch_seconds = 0.0
     """Chunks that together take no longer than this, nominally, are sent together."""
 
@@ -74,9 +76,9 @@ class Crew(ABC):
     def put(self, worker: Worker | None, event: dict[str, Any]) -> None:
         """Tell something of a worker, from any thread.
 
-        `joined`: it is here, or here again. `left`, `silent`: it is not. `ready`, `steps`, `done`, `unwritable`,
-        `failed`, `unfit`: as its process said; `died`: of that. Of no worker: `told`, which is passed on, and `error`,
-        which ends it all.
+        `joined`: it is here, or here again. `left`, `silent`: it is not; `begun` tells whether it trained its chunks.
+        `ready`, `steps`, `done`, `unwritable`, `failed`, `unfit`: as its process said; `died`: of that. Of no worker:
+        `told`, which is passed on, and `error`, which ends it all.
         """
         self._events.put((worker, event))
 
@@ -161,13 +163,15 @@ class _Pool:
         kind, error = event["event"], _in_words(worker, event)
         dismissed = self._is_last_of(worker, event)
         others = [other for other in self._workers if other is not worker]
-        if dismissed and (not (others or self._away) or (self._crew.alike and kind == "unwritable")):
+        if dismissed and (
+            not (others or self._away or self._crew.spare) or (self._crew.alike and kind == "unwritable")
+        ):
             raise WorkerError(error)
         worker.dismissed, worker.died = dismissed, kind == "died"
         if gone := kind in ("left", "silent"):
             self._away.add(worker.identity)
         if worker.chunks:
-            if gone:
+            if gone and event["begun"]:
                 self._losses.update(worker.chunks)
             first, *rest = worker.chunks
             worker.chunks.clear()

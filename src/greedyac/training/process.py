@@ -34,7 +34,7 @@ class WorkerProcess:
     def send(self, chunk: str) -> None:
         """Have a chunk trained, given as JSON."""
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it died: the listener tells
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it died, or was ended: the listener tells
             self._process.stdin.write(chunk + "\n")
             self._process.stdin.flush()
 
