@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -47,12 +47,6 @@ class Swept(NamedTuple):
 
 
 @contextmanager
-def local() -> Iterator[None]:
-    """Processes of this machine."""
-    yield None
-
-
-@contextmanager
 def dask(publish: bool = False) -> Iterator[Engine]:
     """A new cluster of this machine, with a worker per core."""
     with connect.local(len(cores())) as cluster:
@@ -64,7 +58,7 @@ def overhead(steps: int, rounds: int) -> None:
     study = parse_study(STUDY.format(steps=steps, last=8 * len(cores()) - 1, agent="greedy-ac"))
     totals = {"local": 0.0, "Dask": 0.0}
     for _ in range(rounds):
-        for name, place in (("local", local()), ("Dask", dask())):
+        for name, place in (("local", nullcontext()), ("Dask", dask())):
             with place as engine:
                 swept = _sweep(study, engine, chunk_seconds=1.0)
             totals[name] += swept.seconds
@@ -76,7 +70,8 @@ def overhead(steps: int, rounds: int) -> None:
 def rate(chunks: int) -> None:
     """Chunks of four runs of the random agent, 100 steps each: what takes time is handing out and publishing."""
     study = parse_study(STUDY.format(steps=100, last=4 * chunks - 1, agent="random"))
-    places = {"local": local(), "Dask": dask(), "Dask, --publish client": dask(publish=True)}
+    places: dict[str, AbstractContextManager[Engine | None]] = {"local": nullcontext()}
+    places |= {"Dask": dask(), "Dask, --publish client": dask(publish=True)}
     for name, place in places.items():
         with place as engine:
             swept = _sweep(study, engine, chunk_seconds=0.001)
@@ -92,19 +87,22 @@ def rate(chunks: int) -> None:
 def idle(seconds: float) -> None:
     """The processor time of a scheduler and a worker that do nothing, as Dask sets them up and as we do."""
     for name, settings in (("as they come", {}), ("with our settings", connect.CALM)):
-        environment = os.environ | {connect.variable(setting): str(value) for setting, value in settings.items()}
+        environment = os.environ | connect.variables(settings)
         with tempfile.TemporaryDirectory() as folder:
             words = ("--scheduler-file", f"{folder}/scheduler.json", "--no-dashboard")
             parts = {"scheduler": ("--host", "127.0.0.1", "--port", "0"), "worker": ("--memory-limit", "0")}
             commands = [[sys.executable, "-m", "dask", part, *words, *more] for part, more in parts.items()]
             running = [psutil.Popen(command, env=environment, stderr=subprocess.DEVNULL) for command in commands]
-            time.sleep(START_SECONDS)
-            before = list(map(_processor_seconds, running))
-            time.sleep(seconds)
-            shares = [(_processor_seconds(part) - then) / seconds for part, then in zip(running, before, strict=True)]
-            for part in reversed(running):
-                part.terminate()
-                part.wait()
+            try:
+                time.sleep(START_SECONDS)
+                before = [_processor_seconds(part) for part in running]
+                time.sleep(seconds)
+                after = [_processor_seconds(part) for part in running]
+            finally:
+                for part in reversed(running):
+                    part.terminate()
+                    part.wait()
+        shares = [(now - then) / seconds for now, then in zip(after, before, strict=True)]
         print(f"{name}: scheduler {shares[0]:.1%}, worker {shares[1]:.1%} of a core", flush=True)
 
 
@@ -126,15 +124,13 @@ def _sweep(study: Study, engine: Engine | None, chunk_seconds: float) -> Swept:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS))
+    parser.add_argument("parts", nargs="*", choices=(*PARTS, "all"), default="all")
     parser.add_argument("--steps", type=int, default=40_000)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--chunks", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=30.0)
     options = parser.parse_args()
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"{', '.join(unknown)}: allowed: {', '.join(PARTS)}")
-    parts = options.parts or PARTS
+    parts = PARTS if "all" in options.parts else options.parts
     if "overhead" in parts:
         overhead(options.steps, options.rounds)
     if "rate" in parts:

@@ -12,7 +12,6 @@ Not in it: workers that come late, differ in speed or die, and chunks that take 
 import argparse
 import heapq
 import itertools
-import math
 import queue
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +27,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from greedyac.analysis.figures import COLOURS
+from greedyac.cluster.engine import _Members
 from greedyac.study.spec import Study, load_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import ATTEMPTS, make_plan
@@ -127,8 +127,8 @@ class SimulatedWorker(Worker):
 class SimulatedCrew(Crew):
     """Workers that are there from the beginning, and a clock that goes from event to event."""
 
-    alike = False
-    batch_seconds = 1.0  # as in the Dask engine
+    same_machine = False
+    batch_seconds = _Members.batch_seconds
 
     def __init__(self, workers: int, costs: Costs):
         super().__init__()
@@ -157,17 +157,12 @@ class SimulatedCrew(Crew):
                 compilation += self._costs.compilation[chunk.case.agent]
                 worker.compiled.add(chunk.case.program)
             self.compilation += compilation
-            self.padding += (lanes_of(chunk) - len(chunk.runs)) * self._costs.run(chunk.case)
-            end += compilation + lanes_of(chunk) * self._costs.run(chunk.case)
+            self.padding += (chunk.all_lanes - len(chunk.runs)) * self._costs.run(chunk.case)
+            end += compilation + chunk.all_lanes * self._costs.run(chunk.case)
             self._expect(end, worker, "done")
 
     def close(self) -> None:
         """There is nothing to end."""
-
-
-def lanes_of(chunk: Chunk) -> int:
-    """The lanes of all rounds: also those without a run take their time."""
-    return chunk.width * math.ceil(len(chunk.runs) / chunk.width)
 
 
 def pair_of(case: Case) -> Pair:
@@ -180,7 +175,7 @@ def simulate(chunks: Sequence[Chunk], workers: int, costs: Costs) -> Schedule:
     crew = SimulatedCrew(workers, costs)
     for _ in hand_out(chunks, crew, ATTEMPTS):
         pass
-    longest = max(lanes_of(chunk) * costs.run(chunk.case) for chunk in chunks)
+    longest = max(chunk.all_lanes * costs.run(chunk.case) for chunk in chunks)
     work = sum(len(chunk.runs) * costs.run(chunk.case) for chunk in chunks)
     return Schedule(workers, len(chunks), crew.now, longest, work, crew.padding, crew.compilation, crew.waiting)
 

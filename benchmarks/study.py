@@ -131,13 +131,11 @@ def slice_of(study: str, chunks: int) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="|".join(PARTS))
+    parser.add_argument("parts", nargs="*", choices=(*PARTS, "all"), default="all")
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--lanes", type=int, default=4)
     options = parser.parse_args()
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"{', '.join(unknown)}: allowed: {', '.join(PARTS)}")
-    parts = options.parts or PARTS
+    parts = PARTS if "all" in options.parts else options.parts
     if "plan" in parts:
         plan()
     if "read" in parts:

@@ -35,7 +35,7 @@ class Scripted(Worker):
 class Script(Crew):
     """Workers whose answers are written down."""
 
-    alike = False
+    same_machine = False
 
     def __init__(self, names: str, answers: Any, batch_seconds: float = 0.0):
         super().__init__()

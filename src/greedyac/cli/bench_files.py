@@ -12,6 +12,7 @@ from greedyac import __version__
 from greedyac.training.cores import cores
 from greedyac.training.peers import factor, per_core
 from greedyac.training.ratios import Found, ratios_of, to_json
+from greedyac.training.rows import processor
 
 FILES = ("bench.json", "bench.md", "ratios.json", "peers.png", "peers.svg")
 OUR_HEADINGS = ("agent", "environment", "lanes", "run-steps/s", "GFLOP/s", "of matmul")
@@ -22,17 +23,7 @@ Row = Sequence[str]
 def machine() -> dict[str, Any]:
     """What the numbers depend on, besides other processes."""
     versions = {"python": platform.python_version(), "jax": version("jax"), "greedyac": __version__}
-    return {"cpu": _cpu(), "cores": len(cores()), **versions}
-
-
-def _cpu() -> str:
-    """The processor's name, where the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+    return {"cpu": processor(), "cores": len(cores()), **versions}
 
 
 def as_json(found: Found) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -69,7 +69,7 @@ def local(workers: int) -> Iterator[Cluster]:
         words = [cluster.scheduler_address, "--nthreads", str(workers), *WORKER_OPTIONS]
         process = subprocess.Popen(
             [sys.executable, "-m", "dask", "worker", *words],
-            env=os.environ | {variable(name): str(value) for name, value in settings.items()},
+            env=os.environ | variables(settings),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C is for us
@@ -81,9 +81,9 @@ def local(workers: int) -> Iterator[Cluster]:
             process.wait()
 
 
-def variable(name: str) -> str:
-    """The environment variable of a setting of Dask's."""
-    return f"DASK_{name.replace('.', '__').replace('-', '_')}".upper()
+def variables(settings: Mapping[str, object]) -> dict[str, str]:
+    """Settings of Dask's as environment variables."""
+    return {f"DASK_{name.replace('.', '__').replace('-', '_')}".upper(): str(value) for name, value in settings.items()}
 
 
 def _quieten() -> None:

@@ -100,7 +100,7 @@ class _Slot(Worker):
 class _Members(Crew):
     """The workers of a cluster. What concerns Dask happens in a thread of its own."""
 
-    alike = False
+    same_machine = False
     batch_seconds = 1.0
 
     def __init__(self, engine: DaskEngine, folder: Path):

@@ -147,29 +147,22 @@ def _merged(events: list[Event], event: Event) -> list[Event]:
     return [*events, event]
 
 
-class _Process:
+class _Process(WorkerProcess):
     """A worker process with its events, which is watched."""
 
     def __init__(self, core: int) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._process, self.core = WorkerProcess(core, self._events.put), core
+        super().__init__(core, self._events.put)
+        self.core = core
         self._seen, self._since = -1.0, time.monotonic()
         self.ready: Event | None = None
         """What it said when it was."""
         self.slot, self.busy = -1, False
         self.end_later: threading.Timer | None = None
 
-    @property
-    def died(self) -> bool:
-        return self._process.died
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def send(self, chunk: str) -> None:
         self._since = time.monotonic()
-        self._process.send(chunk)
+        super().send(chunk)
 
     def next_event(self, seconds: float) -> Event | None:
         """What it says within so many seconds. One that hangs is killed."""
@@ -191,9 +184,6 @@ class _Process:
             return None
         self.end()
         return {"event": "died", "ending": f"it hung for {HUNG_SECONDS:.0f} s"}
-
-    def end(self) -> None:
-        self._process.end()
 
 
 class _Processes:

@@ -2,7 +2,6 @@
 
 import contextlib
 import heapq
-import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -269,8 +268,7 @@ def seconds_of(plan: Plan, probes: Sequence[Probe]) -> float:
     typical = sum(slowness.values()) / len(slowness)
     ends = [0.0] * workers
     for chunk in plan.chunks:
-        lanes = chunk.width * math.ceil(len(chunk.runs) / chunk.width)  # padding takes its time, too
-        seconds = lanes * nominal_seconds(chunk.case) * slowness.get(_part(chunk.case), typical)
+        seconds = chunk.all_lanes * nominal_seconds(chunk.case) * slowness.get(_part(chunk.case), typical)
         heapq.heapreplace(ends, ends[0] + seconds)
     compilation = sum(probe.speed.compile_seconds for probe in probes) / len(probes)
     return max(ends) + compilation * max(1.0, len(plan.programs) / workers)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -46,6 +47,11 @@ class Chunk:
     def case(self) -> Case:
         """What its runs have in common, seeds and swept hyperparameters aside."""
         return self.runs[0].case
+
+    @property
+    def all_lanes(self) -> int:
+        """Those of all rounds on a core: also lanes without a run take their time."""
+        return self.width * math.ceil(len(self.runs) / self.width)
 
     def to_json(self) -> str:
         """One line of JSON, as workers take it."""

@@ -63,7 +63,7 @@ class Worker(ABC):
 class Crew(ABC):
     """The workers of an engine: tells of those that come and go, and what they say."""
 
-    alike = True
+    same_machine = True
     """Whether a file that one of them can't write, none can."""
     spare = False
     """Whether others are there that are not used, and will be if those that are turn out to be of no use."""
@@ -164,7 +164,7 @@ class _Pool:
         dismissed = self._is_last_of(worker, event)
         others = [other for other in self._workers if other is not worker]
         if dismissed and (
-            not (others or self._away or self._crew.spare) or (self._crew.alike and kind == "unwritable")
+            not (others or self._away or self._crew.spare) or (self._crew.same_machine and kind == "unwritable")
         ):
             raise WorkerError(error)
         worker.dismissed, worker.died = dismissed, kind == "died"
@@ -191,7 +191,7 @@ class _Pool:
         kind = event["event"]
         if kind == "unwritable":
             worker.unwritten += 1
-            times = sum(one.unwritten for one in self._workers) if self._crew.alike else worker.unwritten
+            times = sum(one.unwritten for one in self._workers) if self._crew.same_machine else worker.unwritten
             return times >= self._attempts or event["errno"] in _NO_USE_TO_TRY_AGAIN
         if kind == "died" and not worker.ready:
             worker.stillborn += 1
@@ -200,7 +200,7 @@ class _Pool:
 
     def _verdict(self, worker: Worker, chunk: Chunk, kind: str, error: str) -> dict[str, Any]:
         """A chunk's setback in words: it waits again, or has failed."""
-        last = ", and gets no more chunks" if worker.dismissed and not self._crew.alike else ""
+        last = ", and gets no more chunks" if worker.dismissed and not self._crew.same_machine else ""
         told: dict[str, Any] = {"event": "lost", "chunk": chunk, "steps": worker.steps, "error": error + last}
         told["again"] = worker.dismissed and told["error"] in self._said  # as of each thread of one that is of no use
         self._said.add(told["error"])
