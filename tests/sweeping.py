@@ -56,9 +56,11 @@ class Sweeps:
         self.processes.append(process)
         return process
 
-    def run(self, study: Path, store: Path, *options: str, faults: Path | None = None) -> tuple[int, str, list[str]]:
+    def run(
+        self, study: Path, store: Path, *options: str, faults: Path | None = None, within: Sequence[str] = ()
+    ) -> tuple[int, str, list[str]]:
         """Exit code, what was printed, and the complaints, without lines of progress."""
-        process = self.start(study, store, *options, faults=faults)
+        process = self.start(study, store, *options, faults=faults, within=within)
         printed, told = process.communicate(timeout=PATIENCE)
         assert "Traceback" not in told, told
         return process.returncode, printed, [line for line in told.splitlines() if not line.startswith("walks  ")]

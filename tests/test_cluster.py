@@ -126,6 +126,7 @@ def test_all_workers_and_then_the_scheduler_are_killed_and_come_back(
     cluster.kill_workers()
     wait_for_complaint(process, f"there are no workers at {cluster.address}; waiting for some")
     cluster.add_workers(2)
+    wait_for_complaint(process, f"there are workers at {cluster.address} again")
     wait_for(cluster.trainers, "work to go on")
     cluster.scheduler.kill()
     cluster.scheduler.wait()
@@ -133,6 +134,7 @@ def test_all_workers_and_then_the_scheduler_are_killed_and_come_back(
     wait_for_complaint(process, f"the scheduler at {cluster.address} was lost; trying again")
     cluster.start_scheduler()
     cluster.add_workers(2)
+    wait_for_complaint(process, f"the scheduler at {cluster.address} is back")
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
     assert "Traceback" not in told

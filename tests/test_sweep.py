@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from clusters import can
 from processes import NEEDS_PROC, PATIENCE, PROGRAM, alive, children, wait_for
 from sweeping import (
     RUNS,
@@ -33,6 +34,8 @@ from greedyac.study.sweep import Estimate, Probe, make_plan
 from greedyac.training.bench import Speed
 
 pytestmark = NEEDS_PROC
+MORTAL = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []
+"""What takes from root the right to write anywhere."""
 
 
 def test_what_an_uninterrupted_study_leaves(whole: pl.DataFrame, study: Path) -> None:
@@ -94,11 +97,14 @@ def test_a_killed_worker_is_replaced_and_the_study_goes_on(
     assert numbers(tmp_path / "store").equals(whole)
 
 
-def test_ctrl_c(sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "as batch systems do"])
+def test_a_sweep_that_is_stopped_is_gone_on_with(
+    stop: signal.Signals, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
+) -> None:
     process = sweeps.start(study, tmp_path / "store")
     wait_for(lambda: chunks(tmp_path / "store"), "the first chunk")
     workers = children(process.pid)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(stop)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     [complaint] = [line for line in told.splitlines() if not line.startswith("walks  ")]
@@ -318,6 +324,21 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     [line] = capsys.readouterr().err.splitlines()
     assert complaint in line
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(bool(MORTAL) and not can(*MORTAL, "true"), reason="root may write anywhere")
+def test_a_store_that_can_not_be_written_any_more_is_refused_before_anything_is_trained(
+    filled: Path, sweeps: Sweeps, study: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(filled, tmp_path / "store")
+    for part in folder.iterdir():
+        part.chmod(0o500)
+    code, printed, complaints = sweeps.run(study, folder, within=MORTAL)
+    assert (code, complaints) == (0, [])  # there is nothing to add
+    longer = write_study(tmp_path / "longer.toml", seeds="0-41")
+    code, printed, complaints = sweeps.run(longer, folder, within=MORTAL)
+    assert (code, printed) == (2, "")
+    assert complaints == [f"greedyac: error: the store '{folder}' can't be written: Permission denied"]
 
 
 @pytest.mark.slow

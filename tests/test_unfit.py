@@ -2,6 +2,7 @@
 
 import errno
 import http.server
+import json
 import threading
 from pathlib import Path
 
@@ -163,7 +164,7 @@ def test_a_chunk_that_keeps_killing_is_recorded_as_failed(
     code, printed, complaints = sweeps.run(study, tmp_path / "store", *on(cluster), faults=fewer)
     assert code == 1
     assert printed.endswith(f"72 done, 0 diverged, 8 failed of 80 runs in {tmp_path / 'store'}\n")
-    *setbacks, last = [line for line in complaints if "waiting for some" not in line]
+    *setbacks, last = [line for line in complaints if line.startswith(("chunk", "greedyac"))]
     assert sum(error in line for line in setbacks) >= attempts
     assert any(line.endswith(f"recorded as failed after {attempts} attempts") for line in setbacks)
     assert last.startswith("greedyac: 8 runs failed: ")
@@ -294,6 +295,29 @@ def test_the_address_of_something_else(
         f"greedyac: error: no Dask scheduler answers at --address '{address}' ({reason})",
     )
     assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("held", "complaint"),
+    [
+        (
+            "tcp://127.0.0.1:1",
+            "no Dask scheduler answers at 'tcp://127.0.0.1:1', as --address 'it.json' says (Connection",
+        ),
+        (5, "--address 'it.json' is neither an address nor a scheduler's file; allowed: tcp://host:8786, host:8786"),
+    ],
+    ids=["of a scheduler that has ended", "of something else"],
+)
+def test_a_schedulers_file_that_leads_nowhere(
+    held: object, complaint: str, sweeps: Sweeps, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "it.json").write_text(json.dumps({"address": held}))
+    words, quick = ("--engine", "dask", "--address", "it.json"), faults_file(tmp_path / "faults", QUICK)
+    code, _, complaints = sweeps.run(study, tmp_path / "store", *words, faults=quick)
+    assert code == 2
+    [told] = complaints
+    assert told.startswith(f"greedyac: error: {complaint}")
 
 
 def test_without_dask_it_is_said_what_to_install(sweeps: Sweeps, study: Path, tmp_path: Path) -> None:

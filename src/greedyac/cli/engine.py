@@ -30,7 +30,7 @@ def add_arguments(parser: Parser) -> None:
         "--workers",
         type=whole_number,
         metavar="N",
-        help="processes at once, at most (default: one per core; one per thread of a Dask cluster)",
+        help="processes at once, at most, and to plan for (default: one per core; one per thread of a Dask cluster)",
     )
     parser.add_argument(
         "--engine",
@@ -41,13 +41,14 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--address",
         metavar="A",
-        help="with --engine dask: its scheduler, tcp://host:8786, or that one's file (default: a cluster of our own)",
+        help="with --engine dask: its scheduler, as tcp://host:8786, tls://host:8786 or host:8786, or the file that "
+        "`dask scheduler --scheduler-file` wrote (default: a cluster of this machine, for the time of the sweep)",
     )
     parser.add_argument(
         "--publish",
         choices=("workers", "client"),
         default="workers",
-        help="with --engine dask: who writes to the store, the workers (default), or we, where they don't share it",
+        help="with --engine dask: who writes to the store: the workers (default), or this process, if they can't",
     )
 
 

@@ -3,7 +3,11 @@
 import argparse
 import json
 import re
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from greedyac.cli import engine
@@ -70,7 +74,7 @@ def run(options: Any) -> int:
     def is_needed() -> bool:
         return bool(look_up(study, store, shard, options.retry_failed)[0])
 
-    with engine.place(options, say, is_needed) as place:
+    with _ended_like_ctrl_c(), engine.place(options, say, is_needed) as place:
         plan = make_plan(
             study,
             store,
@@ -83,10 +87,26 @@ def run(options: Any) -> int:
         )
         if options.dry_run:
             return _tell(plan, options.json)
-        for fault in Store.create(options.store).set_aside():
+        store = Store.create(options.store)
+        if plan.chunks:
+            store.check_writable()
+        for fault in store.set_aside():
             missing = ", its runs count as missing" if fault.path.parent == store.chunks else ""
             say(f"{fault}; moved to {store.aside}/{missing}")
         return _sweep(plan, store, place, options)
+
+
+@contextmanager
+def _ended_like_ctrl_c() -> Iterator[None]:
+    """Have SIGTERM, which batch systems send before they kill, be as Ctrl-C: what is kept is told, nothing runs on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _shard(text: str) -> Any:

@@ -56,7 +56,9 @@ class Cluster(NamedTuple):
 def existing(address: str, on_message: Callable[[str], None]) -> Iterator[Cluster]:
     """A cluster by its scheduler's address or the file in which that is written; waits for its first worker."""
     _quieten()
-    yield _look(_address(address), 1, on_message)
+    found = _address(address)
+    named = f"--address {address!r}" if found == address else f"{found!r}, as --address {address!r} says"
+    yield _look(found, named, 1, on_message)
 
 
 @contextmanager
@@ -75,7 +77,8 @@ def local(workers: int) -> Iterator[Cluster]:
             start_new_session=True,  # Ctrl-C is for us
         )
         try:
-            yield _look(cluster.scheduler_address, workers, lambda message: None, lambda: process.poll() is None)
+            address = cluster.scheduler_address
+            yield _look(address, address, workers, lambda message: None, lambda: process.poll() is None)
         finally:
             process.terminate()
             process.wait()
@@ -95,24 +98,33 @@ def _quieten() -> None:
 
 def _address(text: str) -> str:
     """The address that was given, or that stands in a file that a scheduler wrote, or is about to write."""
-    if (given := _ADDRESS.fullmatch(text)) and 0 < int(given["port"]) < 65536:
+    if _is_address(text):
         return text
     end = time.monotonic() + (FILE_SECONDS if text.endswith(".json") else 0.0)
     while True:
-        try:
-            return str(json.loads(Path(text).read_text())["address"])
-        except (OSError, ValueError, KeyError, TypeError):
-            if time.monotonic() > end:
-                break
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            if _is_address(held := json.loads(Path(text).read_text())["address"]):
+                return str(held)
+        if time.monotonic() > end:
+            break
         time.sleep(LOOK_SECONDS)
     missing = "" if Path(text).exists() else ", and there is no file of that name"
     raise InputError(f"--address {text!r} is neither an address nor a scheduler's file{missing}; {ALLOWED}")
 
 
+def _is_address(text: str) -> bool:
+    given = _ADDRESS.fullmatch(text)
+    return given is not None and 0 < int(given["port"]) < 65536
+
+
 def _look(
-    address: str, least: int, on_message: Callable[[str], None], is_alive: Callable[[], bool] = lambda: True
+    address: str,
+    named: str,
+    least: int,
+    on_message: Callable[[str], None],
+    is_alive: Callable[[], bool] = lambda: True,
 ) -> Cluster:
-    """What a cluster has, as soon as it can train so many chunks at once."""
+    """What a cluster has, as soon as it can train so many chunks at once; `named` is its address in complaints."""
     try:
         kind = asyncio.run(asyncio.wait_for(_kind(address), CONNECT_SECONDS))
         reason = "" if kind == "Scheduler" else f"a {kind} does"
@@ -123,9 +135,9 @@ def _look(
         reason = os.strerror(number) if number > 0 else error.strerror or " ".join(str(error).split())
     except Exception:  # it speaks, and what it says is nonsense to Dask; or we can't speak as we should
         tls = address.startswith("tls:")
-        reason = "is TLS set up here? see Security in docs/cluster.md" if tls else "what does is something else"
+        reason = "is TLS set up here? see Security in docs/cluster.md" if tls else "something else listens there"
     if reason:
-        raise InputError(f"no Dask scheduler answers at --address {address!r} ({reason}); {ALLOWED}")
+        raise InputError(f"no Dask scheduler answers at {named} ({reason}); {ALLOWED}")
     try:
         with Client(address, timeout=CONNECT_SECONDS, set_as_default=False) as client:
             return _found(client, address, least, on_message, is_alive)

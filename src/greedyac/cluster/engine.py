@@ -164,17 +164,21 @@ class _Members(Crew):
 
     async def _live(self) -> str:
         """Stay connected until it is cancelled, or the scheduler is gone for good, which is said."""
+        lost = False
         while time.monotonic() - self._answered < GONE_SECONDS:
             client = Client(self._engine.address, asynchronous=True, set_as_default=False, timeout=ANSWER_SECONDS)
             try:
                 self._client = await client
+                if lost:
+                    self._tell(f"the scheduler at {self._engine.address} is back")
                 await self._look_around(client)
             except (OSError, TimeoutError):
                 if self._client is not None:
+                    lost = True
                     minutes = f"{GONE_SECONDS / 60:.0f} minutes"
                     self._tell(f"the scheduler at {self._engine.address} was lost; trying again, for {minutes}")
                 self._client = None
-                self._muster({}, {}, "was lost with the scheduler")
+                self._muster({}, {})
                 await asyncio.sleep(LOOK_SECONDS)
             finally:
                 with suppress(Exception):  # it fails if the scheduler listens to nothing any more
@@ -203,11 +207,11 @@ class _Members(Crew):
             with suppress(OSError):
                 os.utime(self._sign)
 
-    def _muster(self, threads: dict[str, int], about: dict[str, dict[str, Any]], why: str = "left") -> None:
+    def _muster(self, threads: dict[str, int], about: dict[str, dict[str, Any]]) -> None:
         """Note who came, who went, and who has not been heard of for too long."""
         for slot in list(self._slots.values()):
             if (address := slot.place[0]) not in threads:
-                self._drop(slot, why)
+                self._drop(slot, "left")
             elif slot.overdue and address in about:
                 before, slot.beat, slot.heard = slot.beat, about[address]["last_seen"], time.monotonic()
                 status = about[address]["status"]
@@ -229,9 +233,10 @@ class _Members(Crew):
             self._slots[place] = slot
             self.put(slot, {"event": "joined"})
         self.spare = len(free) > wanted
-        if used:
+        if used and self._alone_at > -math.inf:
             self._alone_at = -math.inf
-        elif self._client is not None and time.monotonic() - self._alone_at > ALONE_SECONDS:
+            self._tell(f"there are workers at {self._engine.address} again")
+        elif not used and self._client is not None and time.monotonic() - self._alone_at > ALONE_SECONDS:
             self._alone_at = time.monotonic()
             others = "other " if self._slots or self._silent else ""
             self._tell(f"there are no {others}workers at {self._engine.address}; waiting for some")
@@ -242,8 +247,10 @@ class _Members(Crew):
             del self._slots[slot.place]
             slot.ticket = None
             slot.cancel()
-            begun = slot.start is not None and self._client is not None  # without a scheduler it is no fault of theirs
-            self.put(slot, {"event": "left", "error": why, "begun": begun})
+            known = self._client is not None and self._client.status == "running"
+            if not known:
+                why = "was lost with the scheduler"
+            self.put(slot, {"event": "left", "error": why, "begun": known and slot.start is not None})
 
     def _give_up(self, slot: _Slot, why: str) -> None:
         """Have the chunks of a worker given to another. It comes anew once it speaks, or its order has ended."""

@@ -16,7 +16,7 @@ import polars as pl
 
 from greedyac.errors import InputError
 from greedyac.study.spec import Study, parse_study
-from greedyac.training.atomic import all_left_behind, put_if_absent, write_atomically
+from greedyac.training.atomic import all_left_behind, put_if_absent, temporary_file, write_atomically
 from greedyac.training.files import DamagedError, OtherVersionError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Run, short_hash
@@ -71,7 +71,7 @@ class Store:
         try:
             if not store._is_there() and folder.exists() and (not folder.is_dir() or store._holds_other_things()):
                 known = "holds other things and no store" if folder.is_dir() else "is no folder"
-                raise InputError(f"{str(folder)!r} {known}; allowed: a store, or a new folder")
+                raise InputError(f"the store {str(folder)!r} {known}; allowed: a store, or a new folder")
         except OSError as error:
             raise InputError(f"the store {str(folder)!r} can't be used: {error.strerror}") from None
         return store
@@ -97,6 +97,15 @@ class Store:
         except OSError as error:
             raise InputError(f"the store {str(folder)!r} can't be written: {error.strerror}") from None
         return store
+
+    def check_writable(self) -> None:
+        """Refuse a store to which nothing can be added, before something is trained for it."""
+        try:
+            for part in (self.chunks, self.studies, self.failed):
+                with temporary_file(part / "trial", b""):
+                    pass
+        except OSError as error:
+            raise InputError(f"the store {str(self.folder)!r} can't be written: {error.strerror}") from None
 
     def read(self, columns: list[str] | None = None) -> Contents:
         """All runs, or some columns of them with `run_id` among these; runs that only failed come last."""

@@ -183,7 +183,7 @@ class _Meter:
         self._counts = Counter(plan.held)
         self._runs = plan.held.total() + plan.missing
         self._work = sum(map(_nominal_seconds, plan.chunks))
-        self._ended = self._under_way = 0.0  # nominal seconds
+        self._ended = self._under_way = self._void = 0.0  # nominal seconds
         self._steps = Counter[Chunk]()
         self._began: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
@@ -199,13 +199,18 @@ class _Meter:
             self._recent.popleft()
 
     def lose_steps(self, chunk: Chunk) -> None:
+        """Count a chunk as not begun. That its steps took their time is still known."""
+        self._void += _nominal_seconds_of_step(chunk) * self._steps[chunk]
+        self._forget_steps(chunk)
+
+    def _forget_steps(self, chunk: Chunk) -> None:
         del self._steps[chunk]
         self._under_way = sum(_nominal_seconds_of_step(chunk) * steps for chunk, steps in self._steps.items())
 
     def end(self, chunk: Chunk, **counts: int) -> None:
         """Count a chunk as worked off, however that came about."""
         self._ended += _nominal_seconds(chunk)
-        self.lose_steps(chunk)
+        self._forget_steps(chunk)
         self._counts.update(counts)
 
     def say_once(self, on_message: Callable[[str], None], message: str) -> None:
@@ -217,9 +222,9 @@ class _Meter:
         rate = left = None
         now = time.monotonic()
         worked = self._ended + self._under_way
-        if self._began is not None and worked > 0 and now - self._began >= KNOWN_SECONDS:
+        if self._began is not None and worked + self._void > 0 and now - self._began >= KNOWN_SECONDS:
             rate = sum(steps for _, steps in self._recent) / min(RATE_SECONDS, now - self._began)
-            left = max(0.0, (self._work - worked) * (now - self._began) / worked)
+            left = max(0.0, (self._work - worked) * (now - self._began) / (worked + self._void))
         settled = self._counts.total() == self._runs
         share = 1.0 if settled else min(0.99, worked / self._work)  # trained is not yet published
         counts = {status: self._counts[status] for status in ("done", "diverged", "failed")}
