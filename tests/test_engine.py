@@ -74,6 +74,17 @@ def pretend(seconds: Callable[[str], float]) -> Callable[[dict[str, Any], Path],
     return train
 
 
+def denied(where: Callable[[Worker], bool]) -> Callable[[str], tuple[str, dict[str, bytes]]]:
+    """Orders that such workers may not carry out."""
+
+    def train(order: str) -> tuple[str, dict[str, bytes]]:
+        if where(get_worker()):
+            raise PermissionError(13, "Permission denied")
+        return json.dumps(pretend(lambda name: 0.3)(json.loads(order), Path())), {}
+
+    return train
+
+
 def kinds(events: list[dict[str, Any]]) -> Counter[str]:
     return Counter(event["event"] for event in events)
 
@@ -101,13 +112,8 @@ def test_a_store_that_hangs_on_one_worker(
 def test_an_error_of_the_system_on_a_worker_is_not_taken_for_a_loss(
     cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def train(order: str) -> tuple[str, dict[str, bytes]]:
-        if get_worker().name == "closed":
-            raise PermissionError(13, "Permission denied")
-        return json.dumps(pretend(lambda name: 0.5)(json.loads(order), tmp_path)), {}
-
-    monkeypatch.setattr(member, "train", train)
     start(closed=1, well=1)
+    monkeypatch.setattr(member, "train", denied(lambda worker: worker.name == "closed"))
     events = swept(cluster, tmp_path, 6)
     assert kinds(events) == {"done": 6, "lost": 1}
     [lost] = [event["error"] for event in events if event["event"] == "lost"]
@@ -203,13 +209,7 @@ def test_others_are_used_in_place_of_those_that_are_of_no_use(
 ) -> None:
     """Though no more are asked for than those that came first."""
     closed = min(worker.address for worker in start(one=1, two=1))  # the first that Dask names
-
-    def train(order: str) -> tuple[str, dict[str, bytes]]:
-        if get_worker().address == closed:
-            raise PermissionError(13, "Permission denied")
-        return json.dumps(pretend(lambda name: 0.1)(json.loads(order), tmp_path)), {}
-
-    monkeypatch.setattr(member, "train", train)
+    monkeypatch.setattr(member, "train", denied(lambda worker: worker.address == closed))
     assert kinds(swept(cluster, tmp_path, 6, most=1)) == {"done": 6, "lost": 1}
 
 
