@@ -66,7 +66,7 @@ def end_tree(process: "subprocess.Popen[Any]") -> None:
 
 
 def wait_for_complaint(process: "subprocess.Popen[str]", words: str) -> None:
-    """Read what a process complains of, up to a line with these words; what follows is left to be read."""
+    """Read what a process complains of, up to a line with these words; `communicate` gets most of what follows."""
     assert process.stderr is not None
     in_vain = threading.Timer(PATIENCE, process.kill)
     in_vain.start()

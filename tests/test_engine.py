@@ -1,11 +1,11 @@
 """The Dask engine on a real cluster within this process, whose workers only pretend to train: what may go wrong."""
 
 import asyncio
+import contextlib
 import gc
 import itertools
 import json
 import logging
-import os
 import threading
 import time
 from collections import Counter
@@ -17,6 +17,7 @@ import pytest
 from distributed import Client, LocalCluster, Worker, get_worker
 from distributed.core import Status
 from distributed.worker import thread_state
+from processes import wait_for
 from sweeping import chunks_of
 
 from greedyac.cluster import connect, engine, member
@@ -127,7 +128,7 @@ def test_a_sign_that_can_not_be_touched_is_no_loss_of_the_scheduler(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(member, "_train", pretend(lambda name: 1.0))
-    monkeypatch.setattr(os, "utime", closed)
+    monkeypatch.setattr(Path, "touch", closed)
     start(well=1)
     assert kinds(swept(cluster, tmp_path, 4)) == {"done": 4}
 
@@ -213,6 +214,21 @@ def test_others_are_used_in_place_of_those_that_are_of_no_use(
     assert kinds(swept(cluster, tmp_path, 6, most=1)) == {"done": 6, "lost": 1}
 
 
+def test_those_that_the_pool_has_not_heard_of_yet_are_spare(
+    cluster: LocalCluster, start: Start, tmp_path: Path
+) -> None:
+    """Or the last of those that it has could end it all, if that one is of no use."""
+    start(one=1)
+    with contextlib.closing(engine._Members(engine.DaskEngine(cluster.scheduler_address), tmp_path)) as crew:
+        wait_for(lambda: crew._slots, "the worker")
+        assert crew.spare
+        worker, event = crew.next()
+        assert event == {"event": "joined"}
+        assert worker is not None
+        worker.joined = True
+        assert not crew.spare
+
+
 def test_an_order_that_was_given_up_is_dropped_at_once(
     cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,7 +239,7 @@ def test_an_order_that_was_given_up_is_dropped_at_once(
             return [DONE] * len(asked["chunks"])
         first.set()
         worker, key = get_worker(), thread_state.key
-        time.sleep(4.0)  # silent, and then back
+        time.sleep(8.0)  # silent, given up, and then back
         member._tell(asked, [])
         end = time.monotonic() + 20.0
         while time.monotonic() < end and not dropped.is_set():
@@ -270,9 +286,22 @@ def test_a_connection_that_can_not_be_closed_is_left_and_another_made(
 def test_an_error_that_nobody_thought_of_ends_the_sweep(
     cluster: LocalCluster, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def err(crew: Any, client: Client) -> None:
-        raise RuntimeError("unheard of")
+    at_work, lost = threading.Event(), list[dict[str, Any]]()
 
-    monkeypatch.setattr(engine._Members, "_look_around", err)
+    def train(asked: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+        at_work.set()
+        time.sleep(2.0)
+        return [DONE]
+
+    def show(crew: Any) -> None:
+        if at_work.is_set():
+            raise RuntimeError("unheard of")
+
+    monkeypatch.setattr(member, "_train", train)
+    monkeypatch.setattr(engine._Members, "_show_sign", show)
+    start(one=1)
+    crew = engine._Members(engine.DaskEngine(cluster.scheduler_address), tmp_path)
+    events = hand_out([Chunk(chunk.runs, 2, tmp_path) for chunk in chunks_of(4)], crew, 3)
     with pytest.raises(WorkerError, match=r"^Dask: RuntimeError: unheard of$"):
-        swept(cluster, tmp_path, 4)
+        lost.extend(events)
+    assert lost == []

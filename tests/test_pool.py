@@ -37,9 +37,11 @@ class Script(Crew):
 
     same_machine = False
 
-    def __init__(self, names: str, answers: Any, batch_seconds: float = 0.0):
+    spare = False
+
+    def __init__(self, names: str, answers: Any, batch_seconds: float = 0.0, spare: bool = False):
         super().__init__()
-        self.answers, self.batch_seconds, self.closed = answers, batch_seconds, False
+        self.answers, self.batch_seconds, self.spare, self.closed = answers, batch_seconds, spare, False
         self.workers = {name: Scripted(self, name) for name in names}
         for worker in self.workers.values():
             self.put(worker, {"event": "joined"})
@@ -145,8 +147,7 @@ def test_those_that_are_of_no_use_do_not_end_it_if_others_are_there_that_were_no
         crew.put(Scripted(crew, "b"), {"event": "joined"})
         return []
 
-    crew = Script("a", answers)
-    crew.spare = True
+    crew = Script("a", answers, spare=True)
     assert sorted(told(hand_out(chunks_of(4), crew, 3))) == [*(("done", seed) for seed in range(4)), ("lost", 0)]
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -141,7 +142,7 @@ def _look(
     try:
         with Client(address, timeout=CONNECT_SECONDS, set_as_default=False) as client:
             return _found(client, address, least, on_message, is_alive)
-    except (OSError, TimeoutError, AttributeError):  # the last of a client that has closed itself
+    except (OSError, TimeoutError, CancelledError, AttributeError):  # the last of a client that has closed itself
         raise WorkerError(f"the scheduler at {address} was lost") from None
 
 

@@ -7,7 +7,6 @@ lost, is decided by `training.pool`, as for the processes of one machine.
 import asyncio
 import json
 import math
-import os
 import threading
 import time
 import uuid
@@ -106,6 +105,7 @@ class _Members(Crew):
     def __init__(self, engine: DaskEngine, folder: Path):
         super().__init__()
         self._engine, self._alone_at = engine, -math.inf  # when that was last said
+        self._left_out = False
         self._slots: dict[tuple[str, int], _Slot] = {}
         """Those in use, and those that were dismissed."""
         self._silent: dict[tuple[str, int], _Slot] = {}
@@ -122,6 +122,10 @@ class _Members(Crew):
         self._life: asyncio.Task[str] | None = None
         self._thread = threading.Thread(target=self._run, name="greedyac-dask", daemon=True)
         self._thread.start()
+
+    @property
+    def spare(self) -> bool:
+        return self._left_out or not all(slot.joined for slot in list(self._slots.values()))
 
     def close(self) -> None:
         """Leave the cluster, which then drops what we ordered; its workers end their processes when they notice."""
@@ -155,8 +159,8 @@ class _Members(Crew):
         except asyncio.CancelledError:
             ended = "the connection to Dask was closed"
         except Exception as error:
-            ended = f"Dask: {type(error).__name__}: {error}"
-        self.put(None, {"event": "error", "error": ended})  # without us, nothing more would be heard
+            ended = _in_words(error)
+        self._end(ended)  # without us, nothing more would be heard
         for task in (left := asyncio.all_tasks(self._loop)):
             task.cancel()
         self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
@@ -180,6 +184,9 @@ class _Members(Crew):
                 self._client = None
                 self._muster({}, {})
                 await asyncio.sleep(LOOK_SECONDS)
+            except Exception as error:
+                self._end(_in_words(error))  # before the orders are dropped, which would be told as losses
+                raise
             finally:
                 with suppress(Exception):  # it fails if the scheduler listens to nothing any more
                     await client.close()  # also one that never connected
@@ -205,7 +212,7 @@ class _Members(Crew):
         """Touch the file by which workers know the store, or others would think that it was left behind."""
         if self._sign is not None:
             with suppress(OSError):
-                os.utime(self._sign)
+                self._sign.touch()
 
     def _muster(self, threads: dict[str, int], about: dict[str, dict[str, Any]]) -> None:
         """Note who came, who went, and who has not been heard of for too long."""
@@ -232,7 +239,7 @@ class _Members(Crew):
             used.append(slot := _Slot(place, self))
             self._slots[place] = slot
             self.put(slot, {"event": "joined"})
-        self.spare = len(free) > wanted
+        self._left_out = len(free) > wanted
         if used and self._alone_at > -math.inf:
             self._alone_at = -math.inf
             self._tell(f"there are workers at {self._engine.address} again")
@@ -257,6 +264,9 @@ class _Members(Crew):
         self._silent[slot.place] = self._slots.pop(slot.place)
         slot.ticket = None
         self.put(slot, {"event": "silent", "error": why, "begun": slot.start is not None})
+
+    def _end(self, error: str) -> None:
+        self.put(None, {"event": "error", "error": error})
 
     def _tell(self, message: str) -> None:
         self.put(None, {"event": "told", "message": message})
@@ -293,7 +303,7 @@ class _Members(Crew):
             try:
                 events = await asyncio.to_thread(_published, chunks, events, files)
             except Exception as error:
-                self.put(None, {"event": "error", "error": f"results could not be written: {error}"})
+                self._end(f"results could not be written: {error}")
                 return
         for event in events:
             self._pass_on(slot, event)
@@ -331,6 +341,10 @@ class _Members(Crew):
             f"{name} {others.get(name)} (here {ours[name]})" for name in ours if ours[name] != others.get(name)
         ]
         self._tell(f"{slot.name} has {', '.join(differing)}: its numbers may differ in the last bits, its rows say so")
+
+
+def _in_words(error: Exception) -> str:
+    return f"Dask: {type(error).__name__}: {error}"
 
 
 def _published(chunks: list[Chunk], events: list[dict[str, Any]], files: dict[str, bytes]) -> list[dict[str, Any]]:

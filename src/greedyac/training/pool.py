@@ -47,8 +47,9 @@ class Worker(ABC):
         self.programs: set[int] = set()
         """Those that its process has compiled, by the pool's numbers."""
         self.stillborn = self.unwritten = 0  # times in a row
-        self.died = self.dismissed = False
-        """Whether the pool has heard that its process died, and no other was started since; whether it gets no more."""
+        self.joined = self.died = self.dismissed = False
+        """Whether the pool has heard of it; that its process died, and no other was started since; whether it gets no
+        more."""
 
     @property
     def identity(self) -> Hashable:
@@ -65,10 +66,13 @@ class Crew(ABC):
 
     same_machine = True
     """Whether a file that one of them can't write, none can."""
-    spare = False
-    """Whether others are there that are not used, and will be if those that are turn out to be of no use."""
     batch_seconds = 0.0
     """Chunks that together take no longer than this, nominally, are sent together."""
+
+    @property
+    def spare(self) -> bool:
+        """Whether others are there that are not used yet, and will be if those that are turn out to be of no use."""
+        return False
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[tuple[Worker | None, dict[str, Any]]] = queue.SimpleQueue()
@@ -132,6 +136,7 @@ class _Pool:
                 continue
             chunk = worker.chunks[0] if worker.chunks else None
             if kind == "joined":
+                worker.joined = True
                 self._workers.append(worker)
                 self._away.discard(worker.identity)
                 self._employ(worker)
