@@ -43,8 +43,8 @@ def living() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and alive(int(path.name))]
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
+def wait_for(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
+    deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.01)

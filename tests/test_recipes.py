@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from shutil import which
 
 import pytest
 import yaml
 from clusters import free_port
-from processes import NEEDS_PROC, PATIENCE, children, end_tree, wait_for
+from processes import NEEDS_PROC, PATIENCE, children, end_tree, living, stat, wait_for
 from sweeping import write_study
 
 from greedyac.cluster.connect import CALM
@@ -51,21 +52,29 @@ def here(code: str) -> str:
 def run(command: list[str], folder: Path, **environment: str) -> str:
     """What it prints, both ways; nothing that it started is left at the end."""
     paths = f"{folder}{os.pathsep}{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ['PATH']}"
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env={**os.environ, "PATH": paths, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    with (folder / "printed").open("w") as printed:  # no pipe, which a worker that was killed too soon may hold open
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**os.environ, "PATH": paths, **environment},
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
-        printed, _ = process.communicate(timeout=PATIENCE)
-        return printed
+        process.wait(PATIENCE)
+        with suppress(AssertionError):
+            wait_for(lambda: not _group(process.pid), "what was told to end", seconds=10.0)
     finally:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return (folder / "printed").read_text()
+
+
+def _group(leader: int) -> list[int]:
+    """The living processes of a group."""
+    return [pid for pid in living() if stat(pid)[2:3] == [str(leader)]]
 
 
 def assert_swept(folder: Path, printed: str) -> None:
