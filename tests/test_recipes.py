@@ -94,7 +94,8 @@ def test_tls(folder: Path) -> None:
 def test_tls_without_a_certificate(folder: Path) -> None:
     code = here(recipe("tls"))
     before, sweep = code[: code.index(".venv/bin/greedyac")], code[code.index(".venv/bin/greedyac") :]
-    printed = run(["bash", "-c", f"{before} unset ${{!DASK_*}}; {sweep}"], folder)
+    started = 'until grep --quiet "Scheduler at" scheduler.log; do sleep 0.1; done'
+    printed = run(["bash", "-c", f"{before} unset ${{!DASK_*}}\n{started}\n{sweep}"], folder)
     complaint = (
         r"^greedyac: error: no Dask scheduler answers at --address 'tls://127\.0\.0\.1:\d+' \(is TLS set up here\?"
     )
