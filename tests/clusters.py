@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from processes import children, end_tree, wait_for
+from processes import end_tree, trainers_of, wait_for
 
 
 def free_port() -> int:
@@ -86,7 +86,7 @@ class Cluster:
 
     def trainers(self) -> list[int]:
         """The processes that train."""
-        return [child for worker in self.workers for child in children(worker.pid)]
+        return [trainer for worker in self.workers for trainer in trainers_of(worker.pid)]
 
     def close(self) -> None:
         for process in self._started:

@@ -30,6 +30,14 @@ def stat(pid: int) -> list[str]:
         return []
 
 
+def command(pid: int) -> list[str]:
+    """The words that a process was started with; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def alive(pid: int) -> bool:
     return stat(pid)[:1] not in ([], ["Z"], ["X"])
 
@@ -55,6 +63,11 @@ def children(pid: int) -> list[int]:
     return [child for child in living() if parent(child) == pid]
 
 
+def trainers_of(pid: int) -> list[int]:
+    """Its children that train; a Dask worker also runs `uname` when it starts."""
+    return [child for child in children(pid) if "greedyac.training.worker" in command(child)]
+
+
 def end_tree(process: "subprocess.Popen[Any]") -> None:
     """Kill a process and all that it started."""
     left = [process.pid] if process.poll() is None else []  # otherwise the number may be another's by now
@@ -68,9 +81,13 @@ def end_tree(process: "subprocess.Popen[Any]") -> None:
 def wait_for_complaint(process: "subprocess.Popen[str]", words: str) -> None:
     """Read what a process complains of, up to a line with these words; `communicate` gets most of what follows."""
     assert process.stderr is not None
-    in_vain = threading.Timer(PATIENCE, process.kill)
+    in_vain, said = threading.Timer(PATIENCE, process.kill), list[str]()
     in_vain.start()
     try:
-        assert any(words in line for line in process.stderr), f"never said: {words}"
+        for line in process.stderr:
+            said.append(line)
+            if words in line:
+                return
     finally:
         in_vain.cancel()
+    raise AssertionError(f"never said {words!r}, ended with {process.wait()}, but said:\n{''.join(said)}")

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from clusters import Cluster, can, free_port, on
-from processes import NEEDS_PROC, PATIENCE, alive, children, wait_for, wait_for_complaint
+from processes import NEEDS_PROC, PATIENCE, alive, children, trainers_of, wait_for, wait_for_complaint
 from sweeping import RUNS, Sweeps, chunks, counts, faults_file, numbers, setting, visible_numbers, write_study
 
 from greedyac.cli import main
@@ -150,7 +150,7 @@ def test_a_nanny_brings_back_a_worker_at_its_old_address(
     for _ in range(2):
         already = len(chunks(tmp_path / "store"))
         wait_for(lambda already=already: len(chunks(tmp_path / "store")) > already, "a chunk")  # type: ignore[misc]
-        [worker] = [child for child in children(cluster.workers[0].pid) if children(child)]
+        [worker] = [child for child in children(cluster.workers[0].pid) if trainers_of(child)]
         os.kill(worker, signal.SIGKILL)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
@@ -209,9 +209,9 @@ def test_one_that_hangs_does_not_hold_up_the_study(who: str, cluster: Cluster, s
     faults = faults_file(tmp_path / "faults", SILENT), faults_file(tmp_path / "member", hung)
     cluster.add_workers(2, faults=faults[1])
     process = sweeps.start(study, tmp_path / "store", *on(cluster), faults=faults[0])
-    wait_for(lambda: children(cluster.workers[0].pid), "work")
+    wait_for(lambda: trainers_of(cluster.workers[0].pid), "work")
     time.sleep(2)
-    [trainer] = children(cluster.workers[0].pid)
+    [trainer] = trainers_of(cluster.workers[0].pid)
     os.kill(cluster.workers[0].pid if who == "the Dask worker" else trainer, signal.SIGSTOP)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
