@@ -1,25 +1,39 @@
 # Everything a fresh machine needs is Python 3.11 or newer with venv.
-PYTHON ?= python3
-VENV := .venv
+# One virtual environment per interpreter and set of versions: `make` uses .venv, `make PYTHON=python3.13` .venv-3.13,
+# and with CONSTRAINTS=constraints-latest.txt .venv-3.13-latest. With CONSTRAINTS= pip takes the newest versions.
+DEFAULT_PYTHON := python3
+PYTHON ?= $(DEFAULT_PYTHON)
+CONSTRAINTS ?= constraints.txt
+VERSION :=
+ifneq ($(PYTHON),$(DEFAULT_PYTHON))
+VERSION := $(shell $(PYTHON) -c 'import sys; print("-%d.%d" % sys.version_info[:2])')
+ifeq ($(VERSION),)
+$(error PYTHON=$(PYTHON) does not run; try the full path of an interpreter, such as PYTHON=/usr/bin/python3.13)
+endif
+endif
+VENV := .venv$(VERSION)$(if $(CONSTRAINTS),$(CONSTRAINTS:constraints%.txt=%),-unpinned)
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-.PHONY: setup demo bench test test-all lint clean
+# What depends most on the versions of Python and JAX: update rules, both loops, the Python API, a sweep, checkpoints.
+SELECTION := $(addprefix tests/test_,oracle.py rng.py loop.py host.py front.py sweep.py checkpoint.py)
+
+.PHONY: setup demo bench test test-all test-selection test-latest lint clean
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit("greedyac needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(addprefix --constraint ,$(CONSTRAINTS)) --editable '.[dev]'
 	@touch $@
 
 demo: setup
 	$(BIN)/greedyac demo
 
-# Ratios of speeds, ours and other libraries'; fails if one fell. Without those libraries it measures only ours.
+# Speeds, ours and other libraries'; fails if ours fell (docs/speed.md). Without those libraries it measures only ours.
 bench: setup
 	@$(MAKE) --no-print-directory $(PEERS_READY) || echo "make: the other libraries could not be installed: they will be told as not run"
 	$(BIN)/greedyac bench $$(test -x $(PEERS)/bin/python && echo --peers) --out runs/bench --compare benchmarks/ratios.json
@@ -36,10 +50,19 @@ test: setup lint
 test-all: setup lint
 	$(BIN)/pytest -n 2 --dist loadfile
 
+test-selection: setup
+	@$(BIN)/python -c 'import platform, importlib.metadata as m; print("Python", platform.python_version(), "with", *(f"{name} {m.version(name)}" for name in ("jax", "jaxlib", "numpy", "gymnasium", "polars")))'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not slow' $(SELECTION)
+
+# By hand, before a release: all tests with the newest versions that pip finds, installed afresh.
+test-latest:
+	rm -rf .venv*-unpinned
+	$(MAKE) test-all CONSTRAINTS=
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(PEERS) dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv* dist .mypy_cache .ruff_cache .pytest_cache

@@ -3,7 +3,10 @@
     git worktree add ../before c5f44a4
     python benchmarks/race.py ../before/src src [--agent greedy-ac] [--env Pendulum-CA] [--lanes 8] [--rounds 25]
 
-Both are trained with the libraries of this environment. A ratio is taken in every round.
+    python benchmarks/race.py src src --pythons .venv/bin/python .venv-3.13-latest/bin/python
+
+Both are trained with the libraries of this environment, or of the environments of two interpreters: so two versions of
+JAX can race. A ratio is taken in every round.
 """
 
 import argparse
@@ -39,10 +42,10 @@ def runner(agent: str, env: str, lanes: int) -> None:
 class Racer:
     """A process that trains with one version of the source."""
 
-    def __init__(self, source: Path, core: int, arguments: list[str]):
+    def __init__(self, source: Path, python: str, core: int, arguments: list[str]):
         environment = {**os.environ, "PYTHONPATH": str(source.resolve()), "PJRT_NPROC": "1"}
         self._process = subprocess.Popen(
-            ["taskset", "-c", str(core), sys.executable, __file__, "--runner", *arguments],
+            ["taskset", "-c", str(core), python, __file__, "--runner", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -71,6 +74,7 @@ def main() -> None:
     """Race and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sources", nargs="*", type=Path, metavar="SRC")
+    parser.add_argument("--pythons", nargs=2, default=[sys.executable] * 2, metavar="PYTHON", help="older, newer")
     parser.add_argument("--agent", default="greedy-ac")
     parser.add_argument("--env", default="Pendulum-CA")
     parser.add_argument("--lanes", type=int, default=8)
@@ -84,7 +88,8 @@ def main() -> None:
         parser.error("two folders that hold the package greedyac are needed: the older src, the newer src")
     core = min(os.sched_getaffinity(0))
     arguments = ["--agent", options.agent, "--env", options.env, "--lanes", str(options.lanes)]
-    racers = [Racer(source, core, arguments) for source in options.sources]
+    pairs = zip(options.sources, options.pythons, strict=True)
+    racers = [Racer(source, python, core, arguments) for source, python in pairs]
     laps = [[racer.lap() for racer in racers] for _ in range(options.rounds)]
     for racer in racers:
         racer.end()

@@ -188,9 +188,9 @@ def united(names: Sequence[str]) -> Study:
 
 
 def kept_steps(results: Path) -> dict[Pair, list[float]]:
-    """Seconds of a step in each run of all stores in a folder."""
+    """Seconds of a step in each run of all stores in a folder, but for the sweep, which gives way to all other work."""
     kept: dict[Pair, list[float]] = {}
-    for chunks in sorted(results.glob("*/chunks")):
+    for chunks in sorted(set(results.glob("*/chunks")) - {results / "sweep/chunks"}):
         rows = Store.existing(chunks.parent).read(["run_id", "agent", "env", "steps", "seconds", "status"]).rows
         trained = rows.filter(pl.col("status") != "failed").select("agent", "env", pl.col("seconds") / pl.col("steps"))
         for agent, env, seconds in trained.iter_rows():

@@ -160,6 +160,34 @@ class Pictures(Diary):
         return float(action) - 1
 
 
+class Cameras(Diary):
+    """Observations are a dict with an image of bytes, a tuple that has a grid of bits, and plain numbers."""
+
+    observation_space = spaces.Dict(
+        {
+            "front": spaces.Box(0, 255, (4, 9, 2), np.uint8),
+            "side": spaces.Tuple([spaces.Discrete(2), spaces.Box(0, 1, (3, 5), np.bool_)]),
+            "time": spaces.Box(0, 10, (1,), np.float32),
+        }
+    )
+
+    def look(self) -> Any:
+        front, side = np.zeros((4, 9, 2), np.uint8), np.zeros((3, 5), np.bool_)
+        front[1, int(np.clip(4 + 4 * self.place, 0, 8))] = 255
+        front[..., 1] += np.uint8(17)
+        side[1, int(np.clip(2 + 2 * self.place, 0, 4))] = True
+        return {"front": front, "side": (np.int64(self.place > 0), side), "time": np.array([self.time], np.float32)}
+
+
+class ChosenCameras(Cameras):
+    """The same with discrete actions."""
+
+    action_space = spaces.Discrete(3)
+
+    def push(self, action: Any) -> float:
+        return float(action) - 1
+
+
 class Slammed(Diary):
     """Can't be closed in peace."""
 
@@ -179,6 +207,14 @@ class Forgetful(Diary):
         return self.look(), {}
 
 
+class NoRobot(Diary):
+    """Can't even begin."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        raise RuntimeError("no robot on\nport 7")
+
+
 gymnasium.register("odd/Diary-v0", "odd_envs:Diary")
+gymnasium.register("odd/NoRobot-v0", "odd_envs:NoRobot")
 gymnasium.register("odd/Breaks-v0", "odd_envs:Breaks")
 gymnasium.register("odd/Forgetful-v0", "odd_envs:Forgetful")

@@ -400,10 +400,11 @@ def test_an_instance_is_trained_itself_and_evaluated_by_others() -> None:
 def test_an_instance_that_cant_be_copied() -> None:
     env = Plugged()
     model = idler(env).learn(12)
-    assert_refused(
-        lambda: model.evaluate(3), "environment 'Plugged' can't be made: TypeError: a socket can't be copied"
+    why = (
+        "environment 'Plugged' can't be copied, for an evaluation or another seed: TypeError: a socket can't be copied"
     )
-    assert_refused(lambda: model.learn(9, callback=greedyac.Evaluate(1)), "'Plugged' can't be made")
+    assert_refused(lambda: model.evaluate(3), f"{why}; give a class or a function that makes environments")
+    assert_refused(lambda: model.learn(9, callback=greedyac.Evaluate(1)), "'Plugged' can't be copied")
     assert model.learn(5).steps == env.steps == 18  # it stopped after the first step of nine
 
 
@@ -429,8 +430,11 @@ def test_an_environment_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
         model.learn(500, callback=with_every(5, lambda model: heard.append(model.steps)))
     assert heard == [5, 10]
     assert model.steps == 12
-    assert model.curves.is_empty()
+    rows = model.curves.select("status", "steps", "error").rows()
+    assert rows == [("failed", 12, "ValueError: fell into a hole")]
     assert model.predict(OBSERVATIONS[0]).action in (5, 6, 7)
+    with pytest.raises(RuntimeError, match="it can't learn any more: the environment failed at step 12: ValueError"):
+        model.learn(1)
 
 
 def test_an_interruption_inside_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +450,7 @@ def test_an_interruption_inside_an_environment(monkeypatch: pytest.MonkeyPatch) 
         model.learn(100)
     assert model.steps == 12
     assert bits(model.learn(28)) == bits(whole)
-    assert model.curves["begun"].to_list() == [12]
+    assert model.curves.select("status", "begun").rows() == [("interrupted", 0), ("done", 12)]
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -731,5 +735,5 @@ def test_a_model_that_diverges_says_so() -> None:
     model = greedyac.VanillaAC(Nowhere, hidden=(4,), batch_size=4)
     with pytest.warns(RuntimeWarning, match="diverged to NaN or infinity at step 0"):
         model.learn(20, progress=False)
-    with pytest.raises(RuntimeError, match="it can't learn any more"):
+    with pytest.raises(RuntimeError, match="it can't learn any more: it has diverged"):
         model.learn(20, progress=False)

@@ -7,25 +7,31 @@ import sys
 
 import pytest
 
-from greedyac.instructions import CAP, cap, without_cap
+from greedyac import instructions
+from greedyac.instructions import cap, flag, without_cap
 from greedyac.training.rows import processor_of
+
+CAP = flag()
 
 
 @pytest.mark.parametrize(
-    ("machine", "given", "then"),
+    ("machine", "jaxlib", "given", "then"),
     [
-        ("x86_64", None, CAP),
-        ("AMD64", "", CAP),
-        ("x86_64", "--xla_dump_to=/tmp/x", f"--xla_dump_to=/tmp/x {CAP}"),
-        ("x86_64", "--xla_cpu_max_isa=SSE4_2", "--xla_cpu_max_isa=SSE4_2"),
-        ("x86_64", CAP, CAP),
-        ("aarch64", None, None),
+        ("x86_64", "0.10.2", None, "--xla_cpu_max_isa=AVX2"),
+        ("AMD64", "0.11.2", "", "--xla_cpu_max_isa=AVX2"),
+        ("x86_64", "0.12.0.1", None, "--xla_cpu_max_isa=AVX"),
+        ("x86_64", "1.0.0", None, "--xla_cpu_max_isa=AVX"),
+        ("x86_64", "0.10.2", "--xla_dump_to=/tmp/x", "--xla_dump_to=/tmp/x --xla_cpu_max_isa=AVX2"),
+        ("x86_64", "0.12.0", "--xla_cpu_max_isa=SSE4_2", "--xla_cpu_max_isa=SSE4_2"),
+        ("x86_64", "0.12.0", "--xla_cpu_max_isa=AVX", "--xla_cpu_max_isa=AVX"),
+        ("aarch64", "0.12.0", None, None),
     ],
 )
-def test_xla_does_without_avx_512_unless_it_is_said_otherwise(
-    machine: str, given: str | None, then: str | None, monkeypatch: pytest.MonkeyPatch
+def test_xla_does_without_what_makes_bits_depend_on_the_lanes_unless_it_is_said_otherwise(
+    machine: str, jaxlib: str, given: str | None, then: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(instructions, "version", lambda name: {"jaxlib": jaxlib}[name])
     monkeypatch.delenv("XLA_FLAGS", raising=False)
     if given is not None:
         monkeypatch.setenv("XLA_FLAGS", given)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from greedyac.cli.output import first_free, output_folder
+from greedyac.cli.output import claimed, first_free, output_folder
 from greedyac.errors import InputError
 
 
@@ -66,3 +66,30 @@ def test_the_first_free_name(tmp_path: Path) -> None:
     (tmp_path / "run-0").mkdir()
     (tmp_path / "run-1").write_text("")
     assert first_free(str(tmp_path / "run")) == tmp_path / "run-2"
+    assert (tmp_path / "run-2").is_dir()
+
+
+def test_no_two_processes_get_the_same_default_folder(tmp_path: Path) -> None:
+    stem = str(tmp_path / "runs" / "run")
+    with claimed(None, stem) as one, claimed(None, stem) as other:
+        assert [one.name, other.name] == ["run-0", "run-1"]
+        (other / "summary.json").write_text("{}")
+    assert names(tmp_path / "runs") == ["run-1"]
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_a_claimed_folder_that_stays_empty_is_removed(out: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "made" / "for" / "this"
+    with pytest.raises(InputError, match="no such agent"), claimed(folder if out else None, str(folder)):
+        raise InputError("no such agent")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("out", [True, False])
+def test_a_claimed_folder_that_can_not_be_made_is_one_line(out: bool, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    folder = tmp_path / "file" / "run"
+    with pytest.raises(InputError, match=r"can't be written: (Not a directory|File exists)"):  # noqa: SIM117
+        with claimed(folder if out else None, str(folder)):
+            pass
+    assert names(tmp_path) == ["file"]

@@ -8,6 +8,8 @@ import tomllib
 import zipfile
 from pathlib import Path
 
+import pytest
+
 import greedyac
 
 ROOT = Path(__file__).parents[1]
@@ -45,10 +47,40 @@ def test_versions_agree() -> None:
     assert f"## {greedyac.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def test_the_constraints_name_every_dependency_with_its_version_and_nothing_else() -> None:
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
+@pytest.mark.parametrize("constraints", ["constraints.txt", "constraints-latest.txt"])
+def test_the_constraints_name_every_dependency_with_its_version_and_nothing_else(constraints: str) -> None:
+    lines = (ROOT / constraints).read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+]+", line) for line in lines)
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     asked = [*project["dependencies"], *(name for extra in project["optional-dependencies"].values() for name in extra)]
     assert {re.split(r"[<>=[]", name)[0] for name in asked} - {"greedyac"} <= pinned
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `make` would do."""
+    call = ["make", "--dry-run", "--always-make", *arguments]
+    clean = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "PYTHON")}
+    return subprocess.run(call, cwd=ROOT, env=clean, capture_output=True, text=True, check=False)
+
+
+def test_every_interpreter_and_set_of_versions_has_a_virtual_environment_of_its_own() -> None:
+    version = "{}.{}".format(*sys.version_info)
+    pinned = "--constraint constraints.txt"
+    for arguments, folder, constraint in (
+        ([], ".venv", pinned),
+        ([f"PYTHON={sys.executable}"], f".venv-{version}", pinned),
+        ([f"PYTHON={sys.executable}", "CONSTRAINTS=constraints-latest.txt"], f".venv-{version}-latest", "-latest.txt"),
+        (["CONSTRAINTS="], ".venv-unpinned", ""),
+    ):
+        done = make("setup", *arguments)
+        assert f" -m venv {folder}\n" in done.stdout
+        assert f"{folder}/bin/python -m pip install" in done.stdout
+        assert constraint in done.stdout
+        assert bool(constraint) == ("--constraint" in done.stdout)
+
+
+def test_an_interpreter_that_does_not_run_is_named() -> None:
+    done = make("setup", "PYTHON=no-such-python")
+    assert done.returncode == 2
+    assert "PYTHON=no-such-python does not run" in done.stderr

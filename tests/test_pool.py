@@ -217,7 +217,7 @@ def test_a_process_that_dies_after_its_last_word_is_replaced_once_that_is_known(
     class Process:
         """One that dies after its first chunk, if it is the first process."""
 
-        started = 0
+        started, pid = 0, 0
 
         def __init__(self, core: int, on_event: Any):
             Process.started += 1

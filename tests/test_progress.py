@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,17 @@ import pytest
 from greedyac.progress import Progress, ProgressReport, duration, speed
 
 LEARN = 'import greedyac; model = greedyac.Random("Pendulum-CA").learn(20_000)'
+TRAIN = 'import greedyac; greedyac.train("random", "Pendulum-CA", steps=20_000{}); None'
+SHORT = 'import greedyac; model = greedyac.Random("Pendulum-CA").learn(300); model.learn(300); model.learn(900)'
 CELLS = [
     LEARN,
     "model.learn(20_000, callback=lambda model: model.steps < 25_000)",
     "model.learn(20_000, progress=False); None",
     "import gymnasium; greedyac.Random(lambda: gymnasium.make('CartPole-v1')).learn(500); None",
     "model.learn(20_000, callback=lambda model: 1 / 0)",
+    TRAIN.format(""),
+    TRAIN.format(", progress=False"),
+    TRAIN.format(", on_progress=lambda progress: None"),
 ]
 NOTEBOOK = """
 import json, sys, nbclient, nbformat
@@ -40,7 +46,7 @@ def test_in_a_notebook(tmp_path: Path) -> None:
         env={**os.environ, **folders},
     )
     assert ran.returncode == 0, ran.stderr
-    whole, half, silent, function, failed = json.loads(ran.stdout)
+    whole, half, silent, function, failed, trained, quiet, own = json.loads(ran.stdout)
     [shown] = whole  # one display, nothing on standard output and error
     assert shown["output_type"] == "display_data"
     assert shown["data"]["text/plain"].startswith(f"random on Pendulum-CA  {30 * '█'}  100 %  ")
@@ -54,6 +60,9 @@ def test_in_a_notebook(tmp_path: Path) -> None:
     shown, error = failed  # at 46,000, where 1,000 were done
     assert "  5 %  " in shown["data"]["text/plain"]
     assert error["ename"] == "ZeroDivisionError"
+    [shown] = trained
+    assert shown["data"]["text/plain"].startswith(f"random on Pendulum-CA  {30 * '█'}  100 %  ")
+    assert quiet == own == []
 
 
 def test_a_notebook_hears_four_times_a_second_and_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,15 +86,16 @@ def test_a_notebook_hears_four_times_a_second_and_of_the_end(monkeypatch: pytest
     assert shown[-1] == ["update", f"work  {23 * '█'}{7 * '░'}  78 %  6 s  100 done"]
 
 
-def run(**streams: Any) -> subprocess.Popen[bytes]:
+def run(code: str, **streams: Any) -> subprocess.Popen[bytes]:
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100"}
-    return subprocess.Popen([sys.executable, "-c", LEARN], env=env, **streams)
+    return subprocess.Popen([sys.executable, "-c", code], env=env, **streams)
 
 
-def test_on_a_terminal() -> None:
+def on_a_terminal(code: str) -> str:
+    """What a program writes to standard error, which is a terminal; there is nothing on standard output."""
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
-    with run(stdout=subprocess.PIPE, stderr=theirs) as process:
+    with run(code, stdout=subprocess.PIPE, stderr=theirs) as process:
         os.close(theirs)
         told = b""
         while True:
@@ -97,16 +107,38 @@ def test_on_a_terminal() -> None:
         assert process.stdout.read() == b""
     os.close(ours)
     assert process.returncode == 0, told.decode()
-    text = told.decode()
+    return told.decode()
+
+
+@pytest.mark.parametrize("code", [LEARN, TRAIN.format("")])
+def test_on_a_terminal(code: str) -> None:
+    text = on_a_terminal(code)
     frames = text.split("random on Pendulum-CA")
     assert "compiling …" in text
     assert "100 %" in frames[-1]
     assert "run-steps/s" in frames[-1]
     assert "\x1b[2K" in text  # lines are written again in place
+    assert "no episode ended" not in text
 
 
-def test_in_a_pipe_learning_says_nothing() -> None:
-    process = run(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [
+        (SHORT, ["within 300 steps, so there are no returns", "within 600 steps, so there are no returns"]),
+        (
+            TRAIN.format("").replace("20_000", "2_500"),
+            ["in the last tenth of 2,500 steps, so there is no final return"],
+        ),
+    ],
+)
+def test_on_a_terminal_it_is_told_that_no_episode_ended(code: str, lines: list[str]) -> None:
+    """Of a model only until one has, in whatever call of `learn`."""
+    assert re.findall(r"no episode ended (.*?);", on_a_terminal(code)) == lines
+
+
+@pytest.mark.parametrize("code", [LEARN, SHORT, TRAIN.format(""), TRAIN.format("").replace("20_000", "30")])
+def test_in_a_pipe_learning_says_nothing(code: str) -> None:
+    process = run(code, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.communicate() == (b"", b"")
     assert process.returncode == 0
 

@@ -221,7 +221,7 @@ def test_a_growing_store_says_what_is_missing(tmp_path: Path, capsys: Capture) -
     lines = said(tmp_path, capsys)
     assert "- Of 8 runs, 7 done and 1 still missing." in lines
     assert "- Pendulum-CA, tuned per environment: average return of sac 102 (1 of 2 runs)." in lines
-    assert "- Settings were chosen on seeds 0-1 and are reported on seeds 2." in lines
+    assert "- Settings were chosen on seeds 0-1 and are reported on seed 2." in lines
     assert table(tmp_path, "inventory").rows() == [("Pendulum-CA", "sac", 8, 7, 0, 0, 0, 1)]
     [row] = table(tmp_path, "results").rows(named=True)
     assert (row["runs"], row["runs_asked"], row["average_return"], row["standard_error"]) == (1, 2, 102.0, None)
@@ -711,6 +711,18 @@ def test_numbers_are_called_optimistic_exactly_if_they_are(
     [row] = table(tmp_path, "results").iter_rows(named=True)
     assert row["fresh"] == (seeds == "fresh")
     assert row["seeds"] == ("2-3" if row["fresh"] else f"0-{held - 1}")
+
+
+def test_a_report_on_one_seed_speaks_of_one(tmp_path: Path, capsys: Capture) -> None:
+    fill(tmp_path / "store", grid_study(("sac",), ("Pendulum-CA",), "3", sweep=TWO), by_setting)
+    lines = said(tmp_path, capsys, figures=True)
+    assert any("were chosen and are reported on the same seed, as there is no other: " in line for line in lines)
+    assert "Chosen and reported on the same seed: optimistic. With 1 seed, 95 %" in page_text(tmp_path)
+    assert "on the seed that the settings were chosen by" in (tmp_path / "out/tables/contents.csv").read_text()
+    fill(tmp_path / "fresh", grid_study(("sac",), ("Pendulum-CA",), "3-4", "3", sweep=TWO), by_setting)
+    lines = said(tmp_path, capsys, store="fresh", figures=True)
+    assert "- Settings were chosen on seed 3 and are reported on seed 4." in lines
+    assert "on a seed that no selection saw" in (tmp_path / "out/tables/contents.csv").read_text()
 
 
 def test_where_only_some_numbers_are_optimistic_these_are_named(tmp_path: Path, capsys: Capture) -> None:

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 
 import jax
@@ -67,3 +68,18 @@ def test_computed_once_changes_no_number_and_is_not_computed_again_by_each_user(
         return str(text).count("466688986")  # the parity word of the key schedule
 
     assert copies_of_the_hash(rng.computed_once) < copies_of_the_hash(lambda numbers: numbers)
+
+
+def test_no_loop_hashes_a_key_and_what_is_drawn_from_it() -> None:
+    """LLVM would take forever to vectorize that: `benchmarks/slow_compile.py`."""
+
+    def draw(words: Array, time: Array) -> Array:
+        key = jax.random.fold_in(jax.random.wrap_key_data(words, impl=rng.KEYS), time)
+        return jax.random.normal(jax.random.split(jax.random.split(key)[0])[0], (32, 1))
+
+    options: dict[str, bool | str] = {"xla_backend_optimization_level": "0"}  # else it might not end
+    lowered = jax.jit(draw, compiler_options=options).lower(jnp.zeros(2, jnp.uint32), jnp.int32(0))
+    fused = re.findall(r"^%fused_computation.*?^}", str(lowered.compile().as_text()), re.MULTILINE | re.DOTALL)
+    rounds = [len(re.findall(r" xor\(", computation)) for computation in fused]
+    assert sum(rounds) >= 80  # four hashes of 20 rounds
+    assert max(rounds) < 30

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import polars as pl
 import pytest
 
@@ -107,6 +108,25 @@ def test_a_new_store_has_its_folders_and_a_planned_one_nothing(tmp_path: Path) -
     assert Store.existing(folder).read().rows.schema == SCHEMA
     assert Store.create(folder).verify() == store.verify() == []
     assert store.compact() == (0, 0)
+
+
+def test_a_store_is_found_by_any_kind_of_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Elsewhere(os.PathLike[str]):
+        def __fspath__(self) -> str:
+            return str(tmp_path / "store")
+
+    paths: tuple[str | os.PathLike[str], ...] = ("store", str(tmp_path / "store"), Elsewhere())
+    monkeypatch.chdir(tmp_path)
+    for path in paths:
+        for make in (Store.planned, Store.create, Store.existing, Store):
+            assert make(path).statuses() == {}
+    for path in paths:
+        shutil.rmtree(tmp_path / "store", ignore_errors=True)
+        (tmp_path / "store").write_text("mine")
+        for make in (Store.planned, Store.create, Store.existing):
+            with pytest.raises(InputError, match=r"store' is no folder|no store at '.*store'"):
+                make(path)
+        (tmp_path / "store").unlink()
 
 
 def test_a_folder_of_other_things_is_refused(tmp_path: Path) -> None:
@@ -401,7 +421,7 @@ def test_compacting_that_fails_or_is_killed_loses_nothing(
         raise OSError("stop")
 
     def publish(folder: Path, rows: pl.DataFrame) -> bool:
-        if len(list(folder.iterdir())) == 6 + published:
+        if len(list(folder.glob("*.parquet"))) == 6 + published:
             stop()
         return publish_rows(folder, rows)
 
@@ -512,6 +532,52 @@ def test_status_counts_every_run_of_a_study_once(store: Store, capsys: pytest.Ca
     assert main(["status", "--store", str(store.folder)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [["study", *counts], ["another", *"21001"], ["tiny", "10", *"6112"]]
+
+
+ABSENT = {
+    "mujoco": ("Swimmer-v5", "environment 'Swimmer-v5' needs mujoco: pip install 'greedyac[mujoco]'"),
+    "module": ("no_such_module:X-v0", "module 'no_such_module' can't be imported: ModuleNotFoundError"),
+    "id": ("Lost-v7", "unknown environment 'Lost-v7'"),
+}
+
+
+@pytest.mark.parametrize("absent", ABSENT)
+def test_a_study_whose_environment_can_not_be_made_here_is_told_apart(
+    store: Store, absent: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is named, the counts are unknown, and no file is blamed or moved."""
+    env, reason = ABSENT[absent]
+    old = STUDY.format("0").replace("tiny", "absent")
+    new = old.replace("Pendulum-CA", env)
+    for text in (old, new):
+        put_if_absent(store.studies / f"{short_hash(text)}.toml", text.encode())
+    fail(store, *RUNS[5:8])
+    [record] = store.failed.iterdir()
+    told = json.loads(record.read_text())
+    for run in told["runs"]:
+        run["env"] = env
+    del told["checksum"]
+    record.write_text(json.dumps({**told, "checksum": short_hash(json.dumps(told))}))
+
+    def missing(*_: Any, **__: Any) -> None:
+        raise gymnasium.error.DependencyNotInstalled("it is not there")
+
+    monkeypatch.setattr(gymnasium, "make", missing)
+    assert main(["status", "--store", str(store.folder)]) == 0
+    said = capsys.readouterr()
+    lines = [line.split() for line in said.out.splitlines()]
+    assert lines[1:] == [["absent", *"?????"], ["tiny", *"86002"]]
+    complaints = said.err.splitlines()
+    places = [f"failed/{record.name}", f"studies/{short_hash(new)}.toml"]
+    starts = [f"greedyac: {place} can't be used here: " for place in places]
+    assert [line.startswith(start) for line, start in zip(complaints, starts, strict=True)] == [True, True]
+    assert all(reason in line for line in complaints)
+    assert main(["status", "--store", str(store.folder), "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["studies"][0]["runs"].values()) == {None}
+    before = files(store.folder)
+    assert (store.verify(), store.set_aside()) == ([], [])
+    assert files(store.folder) == before
+    assert record.exists()
 
 
 @pytest.mark.parametrize(

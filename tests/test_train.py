@@ -20,6 +20,7 @@ from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
 from greedyac.hypers import hypers_of
 from greedyac.training.plan import plan_chunks
+from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult, plan_runs
@@ -356,6 +357,71 @@ def test_values_beside_a_preset_override_it() -> None:
     swept = plan(preset="paper", sweep={"entropy_scale": [1.0, 2.0]})
     assert [run.case.hypers["entropy_scale"] for run in swept] == [1.0, 2.0]
     assert {run.case.hypers["critic_step_size"] for run in swept} == {1e-2}
+
+
+@pytest.mark.parametrize(("seeds", "words"), [([3], "seed 3"), ([2, 0, 1, 7], "seeds 0-2,7")])
+def test_seeds_are_named_together(seeds: list[int], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    unknown: dict[str, Any] = {
+        key: {"mean": None, "seeds": {}} for key in ("average_return", "final_return", "best_return")
+    }
+    about: dict[str, Any] = {
+        "agent": "sac",
+        "env": "Pendulum-CA",
+        "seeds": seeds,
+        "run_steps_per_second": None,
+        "failed": {},
+        "steps": 10,
+    }
+    print_summary(Console(width=200), [{**unknown, **about, "diverged": seeds, "restarted": seeds}])
+    said = capsys.readouterr().out
+    assert f"left out of the means: {words} of sac on Pendulum-CA\n" in said
+    assert f"could not be brought back: {words}\n" in said
+
+
+LIMIT = "a time limit (max_episode_steps or gymnasium.wrappers.TimeLimit)"
+OWN_LIMIT = "a shorter time limit (its option time_limit)"
+
+
+@pytest.mark.parametrize(
+    ("env", "returns", "lines"),
+    [
+        ("CartPole-v1", [(1.0, 2.0)], []),
+        ("CartPole-v1", [], []),
+        (
+            "CartPole-v1",
+            [(None, None)],
+            [f"within 10 steps, so there are no returns; train for longer, or give the environment {LIMIT}"],
+        ),
+        (
+            "Pendulum-CA",
+            [(None, None), (1.0, None), (1.0, 2.0)],
+            [
+                f"within 10 steps in 1 of 3 runs, so there are no returns; train for longer, or give the environment "
+                f"{OWN_LIMIT}",
+                f"in the last tenth of 10 steps in 1 of 3 runs, so there is no final return; train for longer, or give "
+                f"the environment {OWN_LIMIT}",
+            ],
+        ),
+    ],
+)
+def test_why_there_are_no_returns(env: str, returns: list[tuple[float | None, float | None]], lines: list[str]) -> None:
+    assert missing_returns(env, 10, returns) == [f"no episode ended {line}" for line in lines]
+
+
+def test_the_command_says_why_there_are_no_returns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", "random", "Pendulum-CA", "--steps", "30", "--seeds", "0-1", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [line] = [line for line in lines if "no episode" in line]
+    assert line.startswith("random on Pendulum-CA: no episode ended within 30 steps, so there are no returns; ")
+
+
+def test_runs_that_diverged_or_failed_need_no_other_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = {"mean": 1.0, "seeds": {"0": None, "1": None, "2": 1.0}}
+    summary = dict.fromkeys(("average_return", "final_return", "best_return"), ended)
+    about = {"agent": "sac", "env": "Pendulum-CA", "steps": 10, "seeds": [0, 1, 2], "run_steps_per_second": None}
+    print_summary(Console(width=200), [{**summary, **about, "diverged": [0], "failed": {"1": "it"}, "restarted": []}])
+    assert "no episode" not in capsys.readouterr().out
 
 
 def test_a_script_without_a_main_guard(tmp_path: Path) -> None:

@@ -12,6 +12,10 @@ class InputError(ValueError):
     """A value that a user gave and that can't be used; the message is one line and says what is allowed."""
 
 
+class EnvError(InputError):
+    """An environment that can't be made here: something that it needs is not installed, or it fails."""
+
+
 class WorkerError(RuntimeError):
     """A worker process died, or could not train its runs; `result` holds the runs that had finished."""
 

@@ -1,6 +1,7 @@
 """Networks as pytrees: layers, critics that value many actions of a state at once, and how Adam moves them.
 
 Vectors go through dense layers; grids and images, whose numbers come in a row, through one convolution before that.
+Of a dict or tuple each image has a convolution of its own.
 ReLU between layers, Xavier-uniform weights with the ReLU gain √2, zero biases, as in the published code.
 """
 
@@ -106,27 +107,47 @@ class Convolution(eqx.Module):
         return found.reshape(*x.shape[:-1], -1)
 
 
-def seen_numbers(observation: Box) -> int:
-    """How many numbers a network's dense layers get of an observation."""
-    if observation.grid is None:
-        return observation.size
-    rows, columns, _ = observation.grid
+def found_numbers(grid: tuple[int, int, int]) -> int:
+    """How many numbers a convolution makes of a grid."""
+    rows, columns, _ = grid
     return (rows - KERNEL + 1) * (columns - KERNEL + 1) * KERNELS
 
 
+def seen_numbers(observation: Box) -> int:
+    """How many numbers a network's dense layers get of an observation."""
+    more = sum(found_numbers(image.grid) - math.prod(image.grid) for image in observation.convolved)
+    return observation.size + more
+
+
 class Eye(eqx.Module):
-    """What a network sees of an observation: a vector as it is, of a grid what a convolution finds."""
+    """What a network sees of an observation: a vector as it is, of a grid what a convolution finds.
+
+    Of a dict or tuple with images: what the convolution of each image finds, then all other numbers as they are.
+    """
 
     convolution: Convolution | None
+    convolutions: tuple[Convolution, ...]
+    """Those of a dict's or tuple's images."""
+    edges: tuple[int, ...] = eqx.field(static=True)
+    """Where each of these images begins and ends."""
     size: int = eqx.field(static=True)
 
     def __init__(self, observation: Box):
+        images = () if observation.grid else observation.convolved
         self.convolution = Convolution(observation.grid) if observation.grid else None
+        self.convolutions = tuple(Convolution(image.grid) for image in images)
+        self.edges = tuple(edge for image in images for edge in (image.start, image.stop))
         self.size = seen_numbers(observation)
 
     def __call__(self, observation: Array) -> Array:
         """`observation: [..., features]` → `[..., size]`."""
-        return observation if self.convolution is None else jax.nn.relu(self.convolution(observation))
+        if self.convolution is not None:
+            return jax.nn.relu(self.convolution(observation))
+        if not self.convolutions:
+            return observation
+        pieces = jnp.split(observation, self.edges, -1)  # other numbers, image, other numbers, image, …
+        found = [jax.nn.relu(look(piece)) for look, piece in zip(self.convolutions, pieces[1::2], strict=True)]
+        return jnp.concatenate([*found, *pieces[::2]], -1)
 
 
 class Trunk(eqx.Module):

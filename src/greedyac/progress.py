@@ -113,7 +113,9 @@ class ProgressReport:
         self.show(training.done / training.total, speed(training.rate, left))
 
     def say(self, message: str) -> None:
-        """Print a line of its own."""
+        """Print a line of its own, unless there are none and no bar."""
+        if not (self._lines or self._bar or self._notebook):
+            return
         self._console.print(escape(message), soft_wrap=True)
 
 

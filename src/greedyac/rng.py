@@ -37,11 +37,11 @@ def _seed(seed: Array) -> Array:
 
 
 def _split(key: Array, shape: tuple[int, ...]) -> Array:
-    return jnp.stack(threefry(key, _counters(shape)), -1)
+    return computed_once(jnp.stack(threefry(key, _counters(shape)), -1))
 
 
 def _fold_in(key: Array, number: Array | int) -> Array:
-    return jnp.stack(threefry(key, jnp.asarray(number, jnp.uint32)))
+    return computed_once(jnp.stack(threefry(key, jnp.asarray(number, jnp.uint32))))
 
 
 def _bits(key: Array, width: int, shape: tuple[int, ...]) -> Array:
@@ -56,11 +56,15 @@ KEYS = define_prng_impl(
 )
 
 
+@jax.jit
 def computed_once(numbers: Array) -> Array:
     """The same numbers, kept in memory before anything uses them.
 
     XLA:CPU would rather compute what looks cheap, like a hash, again inside each loop that uses it, and there once per
     element. What a loop returns it keeps; a barrier hides that this one is passed through only once.
+
+    Keys need it, too. XLA would hash a key and the numbers drawn from it in one loop, and there LLVM's vectorizer
+    (since JAX 0.11) follows all uses of the key's hash again and again: `benchmarks/slow_compile.py` never finishes.
     """
     once = jax.lax.optimization_barrier(jnp.int32(1))  # type: ignore[no-untyped-call]
     return jax.lax.fori_loop(0, once, lambda _, __: numbers, jnp.zeros_like(numbers))

@@ -13,6 +13,7 @@ from greedyac.analysis.select import BYS, Reported
 from greedyac.analysis.sensitivity import line_axis
 from greedyac.analysis.stats import Band
 from greedyac.analysis.words import tuned_words
+from greedyac.counting import plural
 
 
 class Picture(NamedTuple):
@@ -48,9 +49,10 @@ def curves_picture(found: Analysis, by: str, band: Band, single_runs: bool = Fal
 
 def seeds_words(shown: list[Reported]) -> str:
     """Which seeds the reported runs have, in words."""
-    if any(one.optimistic for one in shown):
-        return "on the seeds that the settings were chosen by, and so optimistic"
-    return "on seeds that no selection saw" if any(one.fresh for one in shown) else "all runs"
+    if seeds := max((one.runs.height for one in shown if one.optimistic), default=0):
+        return f"on the {plural(seeds, 'seed')} that the settings were chosen by, and so optimistic"
+    seeds = max((one.runs.height for one in shown if one.fresh), default=0)
+    return f"on {'a seed' if seeds == 1 else 'seeds'} that no selection saw" if seeds else "all runs"
 
 
 def _sensitivity(found: Analysis, kind: str) -> Iterator[Picture]:

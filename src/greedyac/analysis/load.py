@@ -12,6 +12,7 @@ import polars as pl
 
 from greedyac.agents import AGENTS
 from greedyac.analysis.stats import Floats
+from greedyac.counting import counted
 from greedyac.envs import make_world, parse_env_label
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import hypers_of, show
@@ -59,7 +60,7 @@ def load(folder: Path | str, study: str | None = None, steps: int | None = None)
     runs = pl.concat([rows.select(SCHEMA.names()), pl.DataFrame(missing, SCHEMA)])
     runs, outdated = _newest(runs, planned)
     if outdated:
-        faults.append(f"{outdated:,} runs were left out, of which there are several versions")
+        faults.append(f"{counted(outdated, 'run')} left out, of which there are several versions")
     if steps is not None:
         _check_steps_known(runs, steps)
         runs = runs.filter(pl.col("steps") == steps)

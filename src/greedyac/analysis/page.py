@@ -19,7 +19,8 @@ from greedyac.analysis.payload import make_payload
 from greedyac.analysis.report import Analysis
 from greedyac.analysis.sensitivity import shares_of
 from greedyac.analysis.stats import Interval
-from greedyac.analysis.words import brief, counted, few_words, listed, summary, tuned_words, with_interval
+from greedyac.analysis.words import brief, few_words, listed, summary, tuned_words, with_interval
+from greedyac.counting import counted, plural
 
 INTERVALS = ("average_return", "final_return", "interquartile_mean", "improvement", "difference", "mean_score", "Φ")
 NAMES = ("env", "agent", "first", "second", *INTERVALS)
@@ -135,8 +136,9 @@ def _results(found: Analysis, results: pl.DataFrame) -> str:
         )
         tuned = tuned_words(found, str(by))
         caption = f"Mean average return over runs, with 95 % bootstrap intervals{tuned}."
-        optimistic = " Chosen and reported on the same seeds: optimistic." if rows["optimistic"].any() else ""
-        parts.append(_table(frame, caption + optimistic + few_words(int(rows["runs"].min()))))  # type: ignore[arg-type]
+        if seeds := int(rows.filter("optimistic")["runs"].max() or 0):  # type: ignore[arg-type]
+            caption += f" Chosen and reported on the same {plural(seeds, 'seed')}: optimistic."
+        parts.append(_table(frame, caption + few_words(int(rows["runs"].min()))))  # type: ignore[arg-type]
     return "".join(parts)
 
 

@@ -17,6 +17,7 @@ from greedyac.analysis.report import Analysis
 from greedyac.analysis.sensitivity import pair_means, sensitivity_curves
 from greedyac.analysis.stats import Floats, Interval, tolerance
 from greedyac.analysis.words import BY_WORDS, few_words, tuned_words
+from greedyac.counting import counted
 from greedyac.hypers import show
 
 MOST_CURVES = 32_000
@@ -148,7 +149,7 @@ def _comparison_data(one: Comparison, tuned: str) -> dict[str, Any]:
     return {
         "title": f"{one.kind} actions{tuned}",
         "few": few_words(min(one.runs.values())),
-        "runs": ", ".join(f"{count} runs on {env}" for env, count in one.runs.items()),
+        "runs": ", ".join(f"{counted(count, 'run')} on {env}" for env, count in one.runs.items()),
         "optimistic": one.optimistic,
         "means": [row(agent, agent, mean) for agent, mean in one.means.items()],
         "improvement": [row(f"{pair.first} over {pair.second}", pair.first, pair.improvement) for pair in one.pairs],

@@ -11,7 +11,7 @@ from greedyac.errors import InputError
 from greedyac.presets import PRESETS
 from greedyac.study.spec import Study, parse_study
 from greedyac.training.plan import plan_cases
-from greedyac.training.runs import seeds_text
+from greedyac.training.runs import named_seeds, seeds_text
 
 FRESH = 30
 """How many seeds the study has if there are none left: as many as in the paper."""
@@ -40,10 +40,10 @@ def second_stage(results: Results, choices: Sequence[Choice], seeds: Sequence[in
             f"the runs differ in length ({', '.join(map(str, lengths))} steps), and a study has one; allowed: --steps N"
         )
     by = "each environment by itself" if choices[0].by == "env" else "all environments of a kind together"
-    tuned = seeds_text(sorted({seed for choice in choices for seed in choice.seeds}))
+    tuned = named_seeds(sorted({seed for choice in choices for seed in choice.seeds}))
     name = f"best by {choices[0].by} of {', '.join(results.studies) or 'these runs'}"
     lines = [
-        f"# The best setting of each agent for {by}, chosen by the runs of seeds {tuned}.",
+        f"# The best setting of each agent for {by}, chosen by the runs of {tuned}.",
         *(f"# {note}" for note in notes),
         f"name = {_toml(name)}",
         f"steps = {lengths[0]}",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from greedyac.analysis.figures import COLOURS
+from greedyac.counting import counted
 from greedyac.training.bench import Bench
 from greedyac.training.peers import ENV, PeerResult, factor, per_core
 
@@ -27,7 +28,8 @@ def peer_bars(ours: Bench, peers: Sequence[PeerResult]) -> Figure:
             weight = "normal" if place else "bold"
             at = (rates[place], place)
             panel.annotate(label, at, (5, -1), textcoords="offset points", va="center", fontweight=weight)
-        panel.set_yticks(range(len(rates)), [f"greedyac, {lanes[agent]} runs at once", *(one.peer for one in group)])
+        names = [f"greedyac, {counted(lanes[agent], 'run')} at once", *(one.peer for one in group)]
+        panel.set_yticks(range(len(rates)), names)
         panel.get_yticklabels()[0].set_fontweight("bold")
         panel.set_ylim(len(rates) - 0.5, -0.5)
         panel.set_title(TITLES.get(agent, agent), fontsize=11, fontweight="bold", loc="left")

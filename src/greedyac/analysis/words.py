@@ -7,7 +7,8 @@ from greedyac.analysis.load import evaluated
 from greedyac.analysis.report import Analysis, inventory
 from greedyac.analysis.select import Reported
 from greedyac.analysis.stats import Interval
-from greedyac.training.runs import seeds_text
+from greedyac.counting import counted
+from greedyac.training.runs import named_seeds
 
 BY_WORDS = {"env": "tuned per environment", "kind": "tuned across environments"}
 
@@ -25,11 +26,6 @@ def brief(number: float) -> str:
 def with_interval(one: Interval) -> str:
     """`0.91 [0.83, 0.98]`."""
     return f"{brief(one.estimate)} [{brief(one.low)}, {brief(one.high)}]"
-
-
-def counted(number: int, word: str) -> str:
-    """`1 run`, `2,000 runs`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
 def listed(words: list[str]) -> str:
@@ -101,15 +97,17 @@ def _selection(found: Analysis) -> Iterator[str]:
     if hopeful:
         who = dict.fromkeys(f"{one.choice.agent} on {one.env}" for one in hopeful)
         told = "All settings" if len(hopeful) == len(found.reported) else f"The settings of {listed(list(who))}"
+        seeds = max(one.runs.height for one in hopeful)
+        same = "seed, as there is no other" if seeds == 1 else "seeds, as there are no others"
         yield (
-            f"{told} were chosen and are reported on the same seeds, as there are no others: these numbers are "
+            f"{told} were chosen and are reported on the same {same}: these numbers are "
             "optimistic. The mean of the best of many settings is biased upwards."
         )
     if fresh := [one for one in found.reported if one.fresh]:
         chosen = sorted({seed for one in fresh for seed in one.choice.seeds})
         shown = sorted({seed for one in fresh for seed in one.runs["seed"]})
         which = "Settings" if len(fresh) == len(found.reported) else "Other settings"
-        yield f"{which} were chosen on seeds {seeds_text(chosen)} and are reported on seeds {seeds_text(shown)}."
+        yield f"{which} were chosen on {named_seeds(chosen)} and are reported on {named_seeds(shown)}."
     for choice in found.choices:
         if choice.tied:
             where = f"{choice.agent} on {listed(list(choice.envs))}"

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from greedyac.ccem.search import Fault, Function, Problem, Search, State, begin, run
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import check_values, hypers_of, show, whole
+from greedyac.precision import in_float32
 from greedyac.rng import KEYS
 from greedyac.spaces import Box, Discrete, Spaces
 
@@ -66,6 +67,7 @@ class Maximum:
         each = [jax.tree.map(lambda weight, seed=seed: weight[seed], weights) for seed in range(len(self.seeds))]
         return each if self.several else each[0]
 
+    @in_float32
     def predict(self, contexts: Any) -> NDArray[Any]:
         """The actor's greedy actions for other contexts."""
         seen, plain = _checked_contexts(contexts)
@@ -77,6 +79,7 @@ class Maximum:
         return actions if self.several else actions[0]
 
 
+@in_float32
 def maximize(
     f: Function,
     contexts: Any,
@@ -91,9 +94,9 @@ def maximize(
 ) -> Maximum:
     """Fit an actor that tracks argmax_a f(context, a) for all contexts, by conditional CEM.
 
-    `f(context, action)` gives one number and is traceable by JAX. Contexts are numbers `[n]` or vectors
-    `[n, features]`, best about 1 in size; actions are numbers or vectors from `low` to `high`, as these are, or the
-    whole numbers below `actions`. The seed is 0 unless told; several are searched at once.
+    `f(context, action)` gives one number and is traceable by JAX, with numbers of 32 bits. Contexts are numbers `[n]`
+    or vectors `[n, features]`, best about 1 in size; actions are numbers or vectors from `low` to `high`, as these are,
+    or the whole numbers below `actions`. The seed is 0 unless told; several are searched at once.
 
     `start` goes on from an earlier result, with its settings and seeds; `f` and the contexts may have changed. A plain
     function is compiled in every call, a `jax.tree_util.Partial(g, numbers)` of g(numbers, context, action) only once,

@@ -14,11 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from greedyac.cli.parser import Parser, file, folder, whole_number
+from greedyac.counting import counted
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import whole
 
 if TYPE_CHECKING:
-    from greedyac.training.peers import Peer
+    from greedyac.training.bench import Bench
     from greedyac.training.profile import Profile
     from greedyac.training.ratios import Found
 
@@ -62,7 +63,7 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
         "--compare",
         type=file,
         metavar="FILE",
-        help="exit with 1 if a ratio is over 15 %% below one in this ratios.json, twice",
+        help="exit with 1 if an agent's share of the matrix product is far below that in this ratios.json, twice",
     )
 
 
@@ -89,18 +90,18 @@ def run(options: Any) -> int:
     if python and not peers:
         raise InputError(f"no peers of {', '.join(agents)} are known; --peers is allowed with greedy-ac and sac")
     earlier = read_ratios(options.compare) if options.compare else None
-    if earlier and not comparable(earlier, agents, peers):
+    if earlier and not comparable(earlier, agents):
         raise InputError(f"ratios {str(options.compare)!r} have none of what is measured: {', '.join(agents)}")
 
-    def measure(agents: Sequence[str], peers: "Sequence[Peer]") -> Found:
-        ours = bench(dict.fromkeys(agents), seconds, lanes, lambda agent, env: _say(f"{agent} on {env}"))
-        return Found(ours, bench_peers(peers, python, seconds, per_core(ours), _say) if peers else None)
+    def measure(agents: Sequence[str]) -> "Bench":
+        return bench(dict.fromkeys(agents), seconds, lanes, lambda agent, env: _say(f"{agent} on {env}"))
 
     with output_folder(options.out, True, FILES) if options.out else nullcontext() as output:
         for name in FILES if output else ():
             if (options.out / name).is_dir():
                 raise InputError(f"output folder {str(options.out)!r} holds something else called {name!r}")
-        found = measure(agents, peers)
+        ours = measure(agents)
+        found = Found(ours, bench_peers(peers, python, seconds, per_core(ours), _say) if peers else None)
         _print(found, options.json)
         if output:
             write_files(found, output.staging)
@@ -108,12 +109,12 @@ def run(options: Any) -> int:
             _tell(f"written to {output.out}/", options.json)
     if not earlier:
         return 0
-    if any(fallen(earlier, ratios_of(found))):
+    if fallen(earlier, ratios_of(ours)):
         print("some ratios fell: these once more", file=sys.stderr, flush=True)
-    now = confirmed(earlier, found, measure)
+    now = confirmed(earlier, ours, measure)
     for line in verdict(earlier, now):
         _tell(line, options.json)
-    return 1 if any(fallen(earlier, now)) else 0
+    return 1 if fallen(earlier, now) else 0
 
 
 def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
@@ -158,7 +159,7 @@ def _print_profile(found: "Profile") -> None:
     console, kernels = _console(), sum(part.kernels for part in found.parts)
     console.print(table)
     console.print(
-        f"{found.agent} on {found.env}: {found.microseconds:.0f} µs per step of one of {found.lanes} lanes; "
+        f"{found.agent} on {found.env}: {found.microseconds:.0f} µs per step of one of {counted(found.lanes, 'lane')}; "
         f"watched, {whole_time:.0f} µs in {kernels:.0f} kernels, which serve all lanes\n",
         soft_wrap=True,
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from greedyac import __version__
+from greedyac.counting import counted
 from greedyac.training.cores import cores
 from greedyac.training.peers import factor, per_core
 from greedyac.training.ratios import Found, ratios_of, to_json
@@ -72,12 +73,12 @@ def footnotes(found: Found) -> list[str]:
     """How it was measured: of ours and, if there are peers, of those."""
     ours = found.ours
     notes = [
-        f"{ours.cores} workers, one per core, each with as many lanes as the table says; "
-        f"2048×2048 float32 matrix product on {ours.cores} threads: {ours.matmul_gflops:.0f} GFLOP/s"
+        f"{counted(ours.cores, 'worker')}, one per core, each with as many lanes as the table says; "
+        f"2048×2048 float32 matrix product on {counted(ours.cores, 'thread')}: {ours.matmul_gflops:.0f} GFLOP/s"
     ]
     if found.peers:
         notes.append(
-            f"peers: {ours.cores} processes, one per core, all at once; "
+            f"peers: {counted(ours.cores, 'process')}, one per core, all at once; "
             f"matrix product between them: {found.peers.matmul_gflops:.0f} GFLOP/s"
         )
     return notes
@@ -110,7 +111,7 @@ def write_files(found: Found, folder: Path) -> None:
     told = as_json(found)
     (folder / "bench.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
     (folder / "bench.md").write_text(markdown(found, told), encoding="utf-8")
-    (folder / "ratios.json").write_text(to_json(ratios_of(found)), encoding="utf-8")
+    (folder / "ratios.json").write_text(to_json(ratios_of(found.ours)), encoding="utf-8")
     if found.peers:
         figure = peer_bars(found.ours, found.peers.results)
         for suffix in ("png", "svg"):

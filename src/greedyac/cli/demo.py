@@ -1,13 +1,14 @@
 """`greedyac demo`: all agents with the paper's settings on two environments, in one picture."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from greedyac.agents import AGENTS
 from greedyac.analysis.figures import learning_curves
-from greedyac.cli.output import first_free, output_folder, write_result
+from greedyac.cli.output import claimed, output_folder, write_result
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.train import print_summary
 from greedyac.errors import InputError
@@ -27,7 +28,11 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Train every agent on each environment, write a folder for each pair and one picture of all."""
-    out = options.out or first_free("runs/demo")
+    with claimed(options.out, "runs/demo") as out:
+        return _compare_to(out, options)
+
+
+def _compare_to(out: Path, options: Any) -> int:
     pairs = {f"{agent}-{env}": (agent, env) for agent, env in itertools.product(AGENTS, ENVS)}
     if taken := [name for name in (*pairs, "curves.png") if (out / name).exists()]:
         raise InputError(

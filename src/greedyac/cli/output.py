@@ -1,11 +1,12 @@
 """The folder that `greedyac train` writes: summary, curves, picture and a checkpoint per seed."""
 
 import contextlib
+import itertools
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from greedyac.analysis.figures import learning_curves
 from greedyac.errors import InputError
 from greedyac.training.atomic import write_atomically
 from greedyac.training.checkpoint import save_checkpoint
+from greedyac.training.lock import locked
 from greedyac.training.rows import RESTARTED
 from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult
@@ -28,11 +30,36 @@ _LAST = ("summary.json", "report.html")
 
 
 def first_free(stem: str) -> Path:
-    """`stem`-0, or the first of its successors that does not exist yet."""
-    index = 0
-    while Path(f"{stem}-{index}").exists():
-        index += 1
-    return Path(f"{stem}-{index}")
+    """Make the folder `stem`-0, or the first of its successors that does not exist yet."""
+    for index in itertools.count():
+        with contextlib.suppress(FileExistsError):
+            folder = Path(f"{stem}-{index}")
+            folder.mkdir()
+            break
+    return folder
+
+
+@contextmanager
+def claimed(out: Path | None, stem: str) -> Iterator[Path]:
+    """The folder `out`, or the first free one of `stem`, for this process alone; one that stays empty is removed.
+
+    Refuses a folder that another process is using, and leaves it alone.
+    """
+    with _made(out or Path(stem).parent):
+        with _refused(out or Path(stem).parent):
+            folder = out or first_free(stem)
+        try:
+            with reserved(folder):
+                yield folder
+        finally:
+            if out is None:
+                _remove_empty([folder])
+
+
+def reserved(out: Path) -> AbstractContextManager[None]:
+    """Keep other processes from training into a folder; refuses one that another process trains into."""
+    used = "is in use by another greedyac train, resume or demo; allowed: when that has ended, or another folder"
+    return locked(out, f"output folder {str(out)!r} {used}")
 
 
 @dataclass
@@ -48,7 +75,6 @@ class Output:
         """Move the files to `out`, in place of an older result; an incomplete one never replaces another."""
         if _results(self.out, self.ours) and not (self.overwrite and complete):
             self.out = first_free(f"{self.out}-{'new' if complete else 'incomplete'}")
-            self.out.mkdir(parents=True)
         fresh = sorted(path for path in self.staging.rglob("*") if path.is_file())
         fresh.sort(key=lambda path: path.name in _LAST)
         targets = [self.out / path.relative_to(self.staging) for path in fresh]
@@ -72,23 +98,40 @@ def output_folder(out: Path, overwrite: bool, ours: Sequence[str] = _OURS) -> It
     Refuses, before anything is trained, a folder that holds a result (unless `overwrite`) or can't be written. Without
     `publish`, `out` is left as it was.
     """
+    with _refused(out):
+        held = _results(out, ours)
+    if held and not overwrite:
+        known = f"already holds a result ({held[0].name}); --overwrite replaces it"
+        raise InputError(f"output folder {str(out)!r} {known}")
+    with _made(out):
+        with _refused(out):
+            staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=out))
+        try:
+            yield Output(staging, out, overwrite, ours)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+@contextmanager
+def _made(out: Path) -> Iterator[None]:
+    """Make a folder and those that it is in; what was made and stays empty is removed."""
     created: list[Path] = []
     try:
-        held = _results(out, ours)
-        if held and not overwrite:
-            known = f"already holds a result ({held[0].name}); --overwrite replaces it"
-            raise InputError(f"output folder {str(out)!r} {known}")
-        created = [folder for folder in (out, *out.parents) if not folder.exists()]
-        out.mkdir(parents=True, exist_ok=True)
-        staging = Path(tempfile.mkdtemp(prefix=_STAGING, dir=out))
-    except OSError as error:
-        _remove_empty(created)
-        raise InputError(f"output folder {str(out)!r} can't be written: {error.strerror}") from None
-    try:
-        yield Output(staging, out, overwrite, ours)
+        with _refused(out):
+            created = [folder for folder in (out, *out.parents) if not folder.exists()]
+            out.mkdir(parents=True, exist_ok=True)
+        yield
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
         _remove_empty(created)
+
+
+@contextmanager
+def _refused(out: Path) -> Iterator[None]:
+    """Say in one line what the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"output folder {str(out)!r} can't be written: {error.strerror}") from None
 
 
 class Asked(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from greedyac.cli.parser import Parser, folder, one_of
 from greedyac.cli.select import add_choices
+from greedyac.counting import counted
 from greedyac.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def run(options: Any) -> int:
     from greedyac.analysis.load import load
     from greedyac.analysis.page import make_page
     from greedyac.analysis.report import TABLES, analyse, tables
-    from greedyac.analysis.words import counted, summary
+    from greedyac.analysis.words import summary
     from greedyac.cli.output import output_folder
 
     results = load(options.store, options.study, options.steps)

@@ -5,6 +5,7 @@ from typing import Any
 
 from greedyac.cli.parser import Parser, folder
 from greedyac.cli.say import say
+from greedyac.counting import counted
 from greedyac.errors import InputError
 from greedyac.progress import ProgressReport
 
@@ -29,7 +30,8 @@ def run(options: Any) -> int:
         raise InputError(
             f"the store {str(options.store)!r} can't be written, and keeps the diagnostics; allowed: a copy of it"
         )
-    print(f"{case.agent} on {case.env_label}, seed {row['seed']}, {case.steps:,} steps; in the store: {row['status']}")
+    length = counted(case.steps, "step")
+    print(f"{case.agent} on {case.env_label}, seed {row['seed']}, {length}; in the store: {row['status']}")
     print(f"hypers {row['hypers']}")
     with ProgressReport(f"run {row['run_id']}") as report:
         result = rerun(row, lambda steps: report.show(steps / case.steps, f"step {steps:,}"))

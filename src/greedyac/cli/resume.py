@@ -16,11 +16,13 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Train what is left, write the folder and print a small table."""
-    from greedyac.cli.output import read_unfinished
+    from greedyac.cli.output import read_unfinished, reserved
     from greedyac.training.train import worker_count
 
-    workers, asked = worker_count(options.workers), read_unfinished(options.folder)
-    if asked is None:
-        print(f"{options.folder}/ is finished: there is nothing to do")
-        return 0
-    return train_to(options.folder, asked, workers)
+    workers = worker_count(options.workers)
+    with reserved(options.folder):
+        asked = read_unfinished(options.folder)
+        if asked is None:
+            print(f"{options.folder}/ is finished: there is nothing to do")
+            return 0
+        return train_to(options.folder, asked, workers)

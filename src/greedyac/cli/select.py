@@ -3,6 +3,7 @@
 from typing import Any
 
 from greedyac.cli.parser import Parser, file, folder, one_of, whole_number
+from greedyac.counting import counted
 from greedyac.errors import InputError
 
 
@@ -46,9 +47,9 @@ def run(options: Any) -> int:
     from greedyac.analysis.load import load
     from greedyac.analysis.second_stage import fresh_seeds, second_stage
     from greedyac.analysis.select import choose
-    from greedyac.analysis.words import FEW_SEEDS, counted
+    from greedyac.analysis.words import FEW_SEEDS
     from greedyac.training.atomic import write_atomically
-    from greedyac.training.runs import parse_seeds, seeds_text
+    from greedyac.training.runs import named_seeds, parse_seeds
 
     if options.out.suffix != ".toml":
         raise InputError(f"the file {str(options.out)!r} is not allowed; allowed: a name that ends in .toml")
@@ -86,7 +87,7 @@ def run(options: Any) -> int:
     runs = study.runs()
     there = len(runs.keys() & set(results.runs.filter(pl.col("status") != "missing")["run_id"]))
     known = f", {there} of them in the store already" if there else ""
-    print(f"written to {options.out}: {counted(len(runs), 'run')} on seeds {seeds_text(study.seeds)}{known}")
+    print(f"written to {options.out}: {counted(len(runs), 'run')} on {named_seeds(study.seeds)}{known}")
     if there < len(runs):
         store = options.store if (options.store / "chunks").is_dir() else "runs/best"
         print(f"next: greedyac sweep {options.out} --store {store}")
@@ -96,8 +97,6 @@ def run(options: Any) -> int:
 
 
 def _left_out(choices: list[Any]) -> list[str]:
-    from greedyac.analysis.words import counted
-
     return [
         f"{counted(one.left_out, 'setting')} of {one.agent} without all runs on {', '.join(one.envs)} took no part"
         for one in choices

@@ -35,6 +35,6 @@ def run(options: Any) -> int:
     for heading in ("study", "planned", "done", "diverged", "failed", "missing"):
         table.add_column(heading, justify="left" if heading == "study" else "right", no_wrap=True)
     for name, *counts in studies:
-        table.add_row(name, *(f"{count:,}" for count in counts))
+        table.add_row(name, *("?" if count is None else f"{count:,}" for count in counts))
     Console(highlight=False).print(table)
     return 0

@@ -5,6 +5,7 @@ from typing import Any
 
 from greedyac.cli.parser import Parser, folder
 from greedyac.cli.say import say
+from greedyac.counting import counted
 from greedyac.errors import InputError, unknown
 
 ACTIONS = ("verify", "compact")
@@ -34,5 +35,5 @@ def run(options: Any) -> int:
         say(fault)
     if not faults:
         rows = store.read(["run_id", "status"]).rows
-        print(f"{rows.height:,} runs in {options.folder}, every file whole")
+        print(f"{counted(rows.height, 'run')} in {options.folder}, every file whole")
     return 1 if faults else 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from greedyac.cli import engine
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.say import say
+from greedyac.counting import counted
 from greedyac.errors import InputError
 from greedyac.progress import ProgressReport, duration, speed
 
@@ -140,9 +141,9 @@ def _sweep(plan: "Plan", store: Any, place: engine.Place, options: Any) -> int:
         say(f"error: {error}; published runs are kept, the same command goes on")
         return 1
     counts = f"{ended.done:,} done, {ended.diverged:,} diverged, {ended.failed:,} failed"
-    print(f"{counts} of {_count(ended.runs, 'run')} in {options.store}")
+    print(f"{counts} of {counted(ended.runs, 'run')} in {options.store}")
     if ended.failed:
-        say(f"{ended.failed:,} runs failed: {store.failed}/ says why; --retry-failed tries them again")
+        say(f"{counted(ended.failed, 'run')} failed: {store.failed}/ says why; --retry-failed tries again")
     return 0 if ended.done + ended.diverged == ended.runs else 1
 
 
@@ -151,21 +152,18 @@ def _outline(plan: "Plan") -> str:
 
     held = plan.held.total()
     shard = "" if plan.shard == WHOLE else f", shard {plan.shard.part}/{plan.shard.parts}"
-    runs = f"{_count(held + plan.missing, 'run')}, {held:,} in the store, {plan.missing:,} to run"
+    runs = f"{counted(held + plan.missing, 'run')}, {held:,} in the store, {plan.missing:,} to run"
     runs = f"study {plan.study.name}{shard}: {runs}"
     if not plan.missing:
         return runs
     work = (len(plan.programs), "program"), (len(plan.chunks), "chunk"), (plan.workers, "worker")
-    return f"{runs}\n{', '.join(_count(number, noun) for number, noun in work)}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{runs}\n{', '.join(counted(number, noun) for number, noun in work)}"
 
 
 def _words(progress: "Progress") -> str:
     finished = progress.done + progress.diverged
-    runs = f"{finished:,} of {progress.runs:,} runs, {progress.diverged:,} diverged, {progress.failed:,} failed"
+    counts = f"{progress.diverged:,} diverged, {progress.failed:,} failed"
+    runs = f"{finished:,} of {counted(progress.runs, 'run')}, {counts}"
     over = progress.share == 1 and progress.rate is None  # so soon that no speed is known
     return runs if over else f"{runs}, {speed(progress.rate, progress.seconds_left)}"
 

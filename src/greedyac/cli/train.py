@@ -11,6 +11,7 @@ from rich.table import Table
 from greedyac.agents import AGENTS, find_agent
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.say import say
+from greedyac.counting import counted
 from greedyac.envs import parse_env_option
 from greedyac.errors import InputError, WorkerError
 from greedyac.hypers import hypers_of, show
@@ -97,7 +98,7 @@ def run(options: Any) -> int:
     }
     env_options = parse_env_options(options.env, options.env_option)
 
-    from greedyac.cli.output import Asked, first_free
+    from greedyac.cli.output import Asked, claimed
     from greedyac.training.train import plan_runs, worker_count
 
     runs = plan_runs(
@@ -112,8 +113,9 @@ def run(options: Any) -> int:
         (options.eval_every, options.eval_episodes),
     )
     workers = worker_count(options.workers)
-    out = options.out or first_free(f"runs/{options.agent}-{options.env.replace('/', '-').replace(':', '-')}")
-    return train_to(out, Asked(runs, options.overwrite, options.checkpoint_every), workers)
+    stem = f"runs/{options.agent}-{options.env.replace('/', '-').replace(':', '-')}"
+    with claimed(options.out, stem) as out:
+        return train_to(out, Asked(runs, options.overwrite, options.checkpoint_every), workers)
 
 
 def train_to(out: Path, asked: "Asked", workers: int) -> int:
@@ -138,7 +140,7 @@ def train_to(out: Path, asked: "Asked", workers: int) -> int:
                 output.clear_left()
     if stopped is not None:
         kept = f"`greedyac resume {out}` goes on" if every else "they are kept" if write else "nothing was written"
-        finished = f"{result.curves.height} of {len(runs)} runs had finished"
+        finished = f"{result.curves.height} of {counted(len(runs), 'run')} had finished"
         say(f"{_reason(stopped)}; {finished}, {kept}")
     if write:
         print_summary(Console(highlight=False), [summary])
@@ -166,6 +168,8 @@ def parse_env_options(env: str, given: list[str]) -> dict[str, object]:
 
 def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
     """A line per agent and environment: mean returns over the seeds, speed if it is known, and what diverged."""
+    from greedyac.training.runs import named_seeds
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     rated = any(summary["run_steps_per_second"] is not None for summary in summaries)
     headings = ["agent", "environment", "seeds", "average return", "final return", "best return"]
@@ -185,11 +189,22 @@ def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
     console.print(table)
     for summary in summaries:
         if summary["diverged"]:
-            seeds = ", ".join(map(str, summary["diverged"]))
-            where = f"seed {seeds} of {summary['agent']} on {summary['env']}"
+            where = f"{named_seeds(sorted(summary['diverged']))} of {summary['agent']} on {summary['env']}"
             console.print(f"diverged to NaN or infinity, and left out of the means: {where}")
         for seed, error in summary["failed"].items():
             console.print(f"seed {seed} failed: {error}", markup=False, soft_wrap=True)
+        for line in _missing_returns(summary):
+            console.print(f"{summary['agent']} on {summary['env']}: {line}", markup=False, soft_wrap=True)
         if summary["restarted"]:
-            seeds = ", ".join(map(str, summary["restarted"]))
-            console.print(f"resumed with a new episode, as the environment could not be brought back: seed {seeds}")
+            seeds = named_seeds(sorted(summary["restarted"]))
+            console.print(f"resumed with a new episode, as the environment could not be brought back: {seeds}")
+
+
+def _missing_returns(summary: dict[str, Any]) -> list[str]:
+    """Which of the runs that were trained to the end have no returns, and why."""
+    from greedyac.training.returns import missing_returns
+
+    average, final = (summary[key]["seeds"] for key in ("average_return", "final_return"))
+    left_out = {str(seed) for seed in (*summary["diverged"], *summary["failed"])}
+    returns = [(average[seed], final[seed]) for seed in average if seed not in left_out]
+    return missing_returns(summary["env"], summary["steps"], returns)

@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 
 from greedyac.envs.translation import Translation, shortened, translation_of
-from greedyac.errors import InputError, unknown
+from greedyac.errors import EnvError, InputError, unknown
 from greedyac.hypers import show
 from greedyac.spaces import Spaces
 
@@ -40,8 +40,9 @@ class HostEnv:
 
     @property
     def numerics(self) -> int:
-        """As of an `Env`; raised when grids were no longer seen as vectors."""
-        return 2 if self.spaces.observation.grid else 1
+        """As of an `Env`; raised when grids, and later images in dicts and tuples, were no longer seen as vectors."""
+        observation = self.spaces.observation
+        return 2 if observation.grid or observation.images else 1
 
     @property
     def options(self) -> dict[str, Scalar]:
@@ -76,7 +77,7 @@ class HostEnv:
         except gymnasium.error.DependencyNotInstalled as error:
             raise _missing(self.name, self._engines, error) from None
         except Exception as error:  # theirs: of any kind
-            raise InputError(f"environment {self.name!r} can't be made: {words_of(error)}") from None
+            raise EnvError(f"environment {self.name!r} can't be made: {words_of(error)}") from None
         if self.known is not None and translation_of(self.name, env) != self.known:
             raise InputError(f"environment {self.name!r} has other observations and actions than this was trained on")
         return env
@@ -91,7 +92,7 @@ class HostEnv:
         _import_home(self.name)
         if self.name.rpartition(":")[2] not in gymnasium.registry:
             allowed = "a Gymnasium id, or as in my_module:MyEnv-v0 the module that registers it"
-            raise InputError(f"environment {self.name!r} can't be found by its name; allowed: {allowed}")
+            raise EnvError(f"environment {self.name!r} can't be found by its name; allowed: {allowed}")
         cut = {"max_episode_steps": MINATAR_LIMIT} if self.name.startswith(MINATAR) else {}
         given: dict[str, Any] = {**cut, **self.options, **more}
         return gymnasium.make(self.name.rpartition(":")[2], disable_env_checker=True, **given)
@@ -131,7 +132,7 @@ def find_host_env(name: str, options: Mapping[str, object], built_in: Iterable[s
     """The Gymnasium environment of that id with these options; `built_in` names are for the error's list."""
     _import_home(name)
     if name.rpartition(":")[2] not in gymnasium.registry:
-        raise unknown("environment", name, [*built_in, "any Gymnasium id"], nearby=gymnasium.registry)
+        raise EnvError(unknown("environment", name, [*built_in, "any Gymnasium id"], nearby=gymnasium.registry))
     return HostEnv(name, tuple(sorted((key, _scalar(key, value)) for key, value in options.items())))
 
 
@@ -189,7 +190,13 @@ class Only:
                 return gymnasium.make(self.env.spec, disable_env_checker=True, **more)
         if more:
             raise InputError("allowed: one that gymnasium.make made, or a class or function that makes them")
-        return copy.deepcopy(self.env)
+        try:
+            return copy.deepcopy(self.env)
+        except Exception as error:  # theirs: of any kind
+            raise InputError(
+                f"environment {type(self.env).__name__!r} can't be copied, for an evaluation or another seed: "
+                f"{words_of(error)}; give a class or a function that makes environments instead of one environment"
+            ) from None
 
 
 def parse_option(text: str) -> Scalar:
@@ -242,13 +249,13 @@ def _import_home(name: str) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:  # theirs: of any kind
-        raise InputError(f"environment {name!r}: module {module!r} can't be imported: {words_of(error)}") from None
+        raise EnvError(f"environment {name!r}: module {module!r} can't be imported: {words_of(error)}") from None
 
 
-def _missing(name: str, extras: Iterable[str], error: Exception) -> InputError:
+def _missing(name: str, extras: Iterable[str], error: Exception) -> EnvError:
     """What to install; if it is no extra of ours, in the words of whoever misses it."""
     told = [f"environment {name!r} needs {extra}: pip install 'greedyac[{extra}]'" for extra in extras]
-    return InputError(told[0] if told else f"environment {name!r} can't be made: {words_of(error)}")
+    return EnvError(told[0] if told else f"environment {name!r} can't be made: {words_of(error)}")
 
 
 def words_of(error: Exception) -> str:

@@ -2,11 +2,14 @@
 
 Observations may be boxes of any shape, discrete, and dicts or tuples of these; actions boxes with finite bounds, or
 discrete. Whatever else is refused in one line. Boxes [rows, columns, channels], and [rows, columns] of bytes or bits if
-a kernel fits into them, are grids, which networks look at with a convolution.
+a kernel fits into them, are grids, which networks look at with a convolution; also where they are parts of a dict or
+tuple. A part [rows, columns, channels] that is smaller than a kernel stays flat; if it is of bytes, they are scaled
+like those of any image.
 """
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +17,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as theirs
 
+from greedyac.counting import counted
 from greedyac.errors import InputError
-from greedyac.spaces import KERNEL, Box, Discrete, Spaces
+from greedyac.spaces import KERNEL, Box, Discrete, Image, Spaces
 
 MAX_FEATURES = 4096
 """Numbers in an observation: these networks, with one convolution and dense layers, are no home for larger images."""
@@ -25,10 +29,14 @@ Numbers = np.ndarray[Any, Any]
 
 
 class Translation:
-    """Between an environment's own observations and actions, and flat vectors and numbers."""
+    """Between an environment's own observations and actions, and flat vectors and numbers.
 
-    def __init__(self, observations: Any, actions: Any):
-        self.spaces = Spaces(_observation_box(observations), _action_space(actions))
+    Without `images` those inside a dict or tuple are plain numbers, as in files of agents that were trained that way.
+    """
+
+    def __init__(self, observations: Any, actions: Any, images: bool = True):
+        self.spaces = Spaces(_observation_box(observations, images), _action_space(actions))
+        self._unit = np.asarray(self.spaces.observation.unit, np.float32)
         self._observations, self._actions = observations, actions
         self._is_box = isinstance(observations, theirs.Box)
         self._starts_at = int(actions.start) if isinstance(actions, theirs.Discrete) else None
@@ -45,7 +53,7 @@ class Translation:
         return isinstance(other, Translation) and self._theirs == other._theirs
 
     def __hash__(self) -> int:
-        return hash(self.spaces)
+        return hash(self.spaces.action)  # of what is compared
 
     @property
     def _theirs(self) -> tuple[Any, Any]:
@@ -54,12 +62,13 @@ class Translation:
     def observation(self, given: Any) -> Numbers:
         """`[features]` in float32, of an observation as the environment gives it."""
         if given is None:
-            raise ValueError("None in place of an observation")
+            raise ValueError("it is None")
+        if self.spaces.observation.grid and np.shape(given) != self._observations.shape:
+            raise ValueError(f"it has the shape {np.shape(given)}, and the space has {self._observations.shape}")
         flat = np.asarray(given if self._is_box else theirs.flatten(self._observations, given), np.float32).ravel()
-        ours = self.spaces.observation
-        if len(flat) != ours.size:
-            raise ValueError(f"an observation of {len(flat)} numbers; its space has {ours.size}")
-        return flat if ours.unit == 1 else flat * np.float32(ours.unit)
+        if len(flat) != (size := self.spaces.observation.size):
+            raise ValueError(f"it has {counted(len(flat), 'number')}, and the space has {size}")
+        return flat * self._unit
 
     def batch(self, given: Any) -> tuple[Numbers, bool]:
         """`[batch, features]` of one or several observations, and whether it was one; else an `InputError`."""
@@ -125,12 +134,13 @@ class Translation:
 
     def to_json(self) -> dict[str, Any]:
         """The environment's own spaces as plain JSON values."""
-        return {"observation": _described(self._observations), "action": _described(self._actions)}
+        images = {"images": True} if self.spaces.observation.images else {}
+        return {"observation": _described(self._observations), "action": _described(self._actions), **images}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Translation":
         """The inverse of `to_json`."""
-        return cls(_space(values["observation"]), _space(values["action"]))
+        return cls(_space(values["observation"]), _space(values["action"]), values.get("images", False))
 
 
 def gym_space(box: Box | Discrete) -> theirs.Space[Any]:
@@ -190,13 +200,16 @@ def translation_of(name: str, env: Any) -> Translation:
     """How the observations and actions of an environment become ours."""
     if not isinstance(env, gymnasium.Env):
         raise InputError(f"environment {name!r} is a {type(env).__name__}; allowed: a gymnasium.Env")
+    for space in ("observation_space", "action_space"):
+        if getattr(env, space, None) is None:
+            raise InputError(f"environment {name!r} has no {space}; set self.{space} in its __init__")
     try:
         return Translation(env.observation_space, env.action_space)
     except InputError as error:
         raise InputError(f"environment {name!r} {error}") from None
 
 
-def _observation_box(space: Any) -> Box:
+def _observation_box(space: Any, images: bool) -> Box:
     if not _is_known(space):
         raise InputError(f"has observations {shortened(space)}; allowed: {OBSERVATIONS}")
     if (size := theirs.flatdim(space)) > MAX_FEATURES or size == 0:
@@ -206,13 +219,38 @@ def _observation_box(space: Any) -> Box:
         )
     flat: Any = theirs.flatten_space(space)
     stored = str(flat.dtype) if flat.dtype in (np.uint8, np.bool_) else "float32"
-    box = Box((), (), _grid(space), stored)
-    low, high = (tuple(float(bound) * box.unit for bound in bounds.ravel()) for bounds in (flat.low, flat.high))
-    return replace(box, low=low, high=high)
+    low, high = (bounds.ravel().astype(np.float64) for bounds in (flat.low, flat.high))
+    found = tuple(_images(space)) if images and isinstance(space, theirs.Dict | theirs.Tuple) else ()
+    box = Box(tuple(low), tuple(high), _lone_grid(space), stored, found)
+    return replace(box, low=tuple((low * box.unit).tolist()), high=tuple((high * box.unit).tolist()))
+
+
+def _lone_grid(space: Any) -> tuple[int, int, int] | None:
+    """Rows, columns and channels of observations that are grids or images; None of others."""
+    grid = _grid(space)
+    if grid is not None and min(grid[:2]) < KERNEL:
+        raise InputError(
+            f"has grids of {grid[0]} × {grid[1]}; allowed: {KERNEL} × {KERNEL}, the size of the kernels, or larger; "
+            f"smaller ones can be made vectors by the wrapper gymnasium.wrappers.FlattenObservation"
+        )
+    return grid
+
+
+def _images(space: Any, start: int = 0) -> Iterator[Image]:
+    """The images among the parts of a dict or tuple whose numbers begin at `start`."""
+    for part in space.spaces.values() if isinstance(space, theirs.Dict) else space.spaces:
+        size = theirs.flatdim(part)
+        if isinstance(part, theirs.Dict | theirs.Tuple):
+            yield from _images(part, start)
+        elif size and (grid := _grid(part)) is not None:
+            image = Image(start, grid, part.dtype == np.uint8)
+            if image.is_bytes or image.fits_kernel:
+                yield image
+        start += size
 
 
 def _grid(space: Any) -> tuple[int, int, int] | None:
-    """Rows, columns and channels of a grid or an image; None for whatever else."""
+    """Rows, columns and channels of a grid or an image, large enough for a kernel or not; None of whatever else."""
     if not isinstance(space, theirs.Box):
         return None
     if len(space.shape) == 2 and min(space.shape) >= KERNEL and space.dtype in (np.uint8, np.bool_):
@@ -220,11 +258,6 @@ def _grid(space: Any) -> tuple[int, int, int] | None:
     if len(space.shape) != 3:
         return None
     rows, columns, channels = space.shape
-    if min(rows, columns) < KERNEL:
-        raise InputError(
-            f"has grids of {rows} × {columns}; allowed: {KERNEL} × {KERNEL}, the size of the kernels, or larger; "
-            f"smaller ones can be made vectors by the wrapper gymnasium.wrappers.FlattenObservation"
-        )
     return rows, columns, channels
 
 

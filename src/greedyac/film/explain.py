@@ -16,6 +16,7 @@ from greedyac.agents import Agent, GreedyAC
 from greedyac.agents.random import Uniform
 from greedyac.nets import TwinCritic
 from greedyac.policies import ClippedGaussian, SquashedGaussian, TruncatedGaussian
+from greedyac.precision import in_float32
 from greedyac.spaces import Box, Discrete, Spaces
 
 POINTS = 201
@@ -71,6 +72,7 @@ Explanation = Continuous | Categorical
 """Fields of what the agent does not have are None."""
 
 
+@in_float32
 @partial(jax.jit, static_argnums=(0, 2))
 def explain(agent: Agent, state: Any, spaces: Spaces, observation: Array, key: Array) -> Explanation:
     """What the agent in this state thinks at `observation: [features]`, as its networks see it; compiled once per

@@ -15,6 +15,7 @@ from matplotlib.patches import Patch, Polygon
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
+from greedyac.counting import counted
 from greedyac.film.explain import Categorical, Continuous, Explanation, Marginals
 from greedyac.film.frame import HEIGHT, Frame
 from greedyac.film.picture import Floats, Picture, Span, area, bars
@@ -320,7 +321,7 @@ def _curves_legend(told: Continuous) -> list[Artist]:
     handles += [area(PROPOSAL, "proposal")] if told.proposal is not None else []
     if told.samples is not None:
         count, elite = len(told.samples.elite), int(np.sum(told.samples.elite))
-        handles += [mark("|", GREY, f"{count} samples"), mark("^", ELITE, f"{elite} elite")]
+        handles += [mark("|", GREY, counted(count, "sample")), mark("^", ELITE, f"{elite} elite")]
     return handles
 
 
@@ -330,7 +331,10 @@ def _bars_legend(told: Categorical) -> list[Artist]:
     handles += [Patch(color=PROPOSAL, label="proposal")] if told.proposal is not None else []
     if told.samples is not None:
         count, elite = len(told.samples.elite), int(np.sum(told.samples.elite))
-        handles += [Patch(color=GREY, label=f"{count} samples"), Patch(color=ELITE, label=f"greedy; {elite} elite")]
+        handles += [
+            Patch(color=GREY, label=counted(count, "sample")),
+            Patch(color=ELITE, label=f"greedy; {elite} elite"),
+        ]
     elif told.values is not None:
         handles += [Patch(color=ELITE, label="greedy")]
     return handles

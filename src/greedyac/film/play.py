@@ -29,7 +29,7 @@ def drawn_env(policy: Policy) -> gymnasium.Env[Any, Any]:
     if case.env in ENVS:
         return gymnasium.make(f"greedyac/{case.env}-v0", render_mode="rgb_array", **dict(case.env_options))
     assert isinstance(case.world, HostEnv)
-    return case.world.make(render_mode="rgb_array")
+    return policy.prepare(case.world.make(render_mode="rgb_array"))
 
 
 def frames_per_second(env: gymnasium.Env[Any, Any]) -> float:

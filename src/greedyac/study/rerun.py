@@ -11,8 +11,10 @@ import jax
 import numpy as np
 import polars as pl
 
+from greedyac.counting import counted
 from greedyac.envs import parse_env_label
 from greedyac.errors import InputError
+from greedyac.precision import in_float32
 from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.atomic import write_atomically
 from greedyac.training.drive import make_lanes
@@ -44,7 +46,8 @@ def find_row(store: Store, run_id: str) -> dict[str, Any]:
     rows = store.read().rows
     found = rows.filter(pl.col("run_id").str.starts_with(run_id.lower()) & pl.lit(bool(run_id)))
     if found.height != 1:
-        known = f"{found.height:,} runs begin so" if found.height else f"it is none of the {rows.height:,} runs there"
+        none = f"it is none of the {counted(rows.height, 'run')} there"
+        known = f"{found.height:,} runs begin so" if found.height else none
         example = f", such as {rows['run_id'][0]}" if rows.height else ""
         allowed = f"a run_id{example}, or its beginning"
         raise InputError(f"run {run_id!r} can't be found in {str(store.folder)!r}: {known}; allowed: {allowed}")
@@ -89,6 +92,7 @@ def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
 def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterator[dict[str, Any]]:
     """Advance step by step; what is seen after each, in blocks. The program that trains is the usual one."""
 
+    @in_float32
     @jax.jit
     def look(lane: Lane) -> tuple[Any, ...]:
         first = jax.tree.map(lambda leaf: leaf[0], lane)

@@ -124,7 +124,7 @@ def _named(where: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _check_keys(given: Mapping[str, Any], required: Sequence[str], optional: Sequence[str]) -> None:

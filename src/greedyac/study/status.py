@@ -1,5 +1,6 @@
 """Status: how much of what was asked for a store holds."""
 
+import tomllib
 from collections import Counter
 from typing import NamedTuple
 
@@ -7,14 +8,14 @@ from greedyac.study.store import Fault, Store
 
 
 class StudyStatus(NamedTuple):
-    """The runs of a study, each counted once."""
+    """The runs of a study, each counted once; None if an environment can't be made here, without which nobody knows."""
 
     name: str
-    planned: int
-    done: int
-    diverged: int
-    failed: int
-    missing: int
+    planned: int | None = None
+    done: int | None = None
+    diverged: int | None = None
+    failed: int | None = None
+    missing: int | None = None
 
 
 def status(store: Store) -> tuple[list[StudyStatus], list[Fault]]:
@@ -28,9 +29,12 @@ def status(store: Store) -> tuple[list[StudyStatus], list[Fault]]:
     planned: dict[str, set[str]] = {}
     for study in asked:
         planned.setdefault(study.name, set()).update(study.runs())
-    studies = []
-    for name, run_ids in sorted(planned.items()):
+    unknown = {tomllib.loads(fault.path.read_bytes().decode())["name"] for fault in faults if fault.whole}
+    studies = [StudyStatus(name) for name in unknown]
+    for name, run_ids in planned.items():
+        if name in unknown:
+            continue
         counts = Counter(known.get(run_id, "missing") for run_id in run_ids)
         told = {status: counts[status] for status in ("done", "diverged", "failed", "missing")}
         studies.append(StudyStatus(name, len(run_ids), **told))
-    return studies, contents.faults + faults
+    return sorted(studies, key=lambda study: study.name), contents.faults + faults

@@ -7,17 +7,18 @@ what a stop on purpose left half-written.
 
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from greedyac.errors import InputError
+from greedyac.errors import EnvError, InputError
 from greedyac.study.spec import Study, parse_study
 from greedyac.training.atomic import all_left_behind, put_if_absent, temporary_file, write_atomically
 from greedyac.training.files import DamagedError, OtherVersionError, chunk_id, publish_rows, read_rows, rows_path
+from greedyac.training.lock import locked
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Run, short_hash
 
@@ -35,6 +36,8 @@ class Fault(NamedTuple):
     problem: str
     proven: bool = True
     """Whether it is damaged or foreign beyond doubt, and not just unreadable here and now."""
+    whole: bool = False
+    """Whether nothing is wrong with the file, but an environment that it names can't be made here."""
 
     def __str__(self) -> str:
         return f"{self.path.parent.name}/{self.path.name} {self.problem}"
@@ -51,23 +54,25 @@ class Contents(NamedTuple):
 class Store:
     """A folder with `chunks/`, `studies/` and `failed/`; what was damaged lies in `aside/`."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self.chunks, self.studies, self.failed = folder / "chunks", folder / "studies", folder / "failed"
-        self.aside = folder / "aside"
+    def __init__(self, folder: str | os.PathLike[str]):
+        self.folder = Path(folder)
+        self.chunks, self.studies, self.failed = (self.folder / part for part in ("chunks", "studies", "failed"))
+        self.aside = self.folder / "aside"
 
     @classmethod
-    def existing(cls, folder: Path) -> "Store":
+    def existing(cls, folder: str | os.PathLike[str]) -> "Store":
         """The store in a folder."""
         store = cls(folder)
         if not store._is_there():
-            raise InputError(f"there is no store at {str(folder)!r}; allowed: a folder that `greedyac sweep` filled")
+            where = repr(str(store.folder))
+            raise InputError(f"there is no store at {where}; allowed: a folder that `greedyac sweep` filled")
         return store
 
     @classmethod
-    def planned(cls, folder: Path) -> "Store":
+    def planned(cls, folder: str | os.PathLike[str]) -> "Store":
         """The store in a folder, or one that could be made there; nothing is written."""
         store = cls(folder)
+        folder = store.folder
         try:
             if not store._is_there() and folder.exists() and (not folder.is_dir() or store._holds_other_things()):
                 known = "holds other things and no store" if folder.is_dir() else "is no folder"
@@ -88,14 +93,14 @@ class Store:
         return any(path not in parts or not path.is_dir() or any(path.iterdir()) for path in self.folder.iterdir())
 
     @classmethod
-    def create(cls, folder: Path) -> "Store":
+    def create(cls, folder: str | os.PathLike[str]) -> "Store":
         """The store in a folder, which is made if it is not there."""
+        store = cls.planned(folder)
         try:
-            store = cls.planned(folder)
             for part in (store.chunks, store.studies, store.failed):
                 part.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"the store {str(folder)!r} can't be written: {error.strerror}") from None
+            raise InputError(f"the store {str(store.folder)!r} can't be written: {error.strerror}") from None
         return store
 
     def check_writable(self) -> None:
@@ -143,9 +148,11 @@ class Store:
             try:
                 told = json.loads(path.read_bytes())
                 runs = [Run.from_json(run) for run in told["runs"]]
-                if path != self._failure_path(runs) or told.pop("checksum") != short_hash(json.dumps(told)):
+                if told.pop("checksum") != short_hash(json.dumps(told)) or path != self._failure_path(runs):
                     raise ValueError("it was changed")
                 rows += [failed_row(run, told["error"]) for run in runs]
+            except EnvError as error:
+                faults.append(Fault(path, f"can't be used here: {error}", whole=True))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
                 faults.append(Fault(path, "is no record of a failure, or was changed"))
         return rows, faults
@@ -166,7 +173,7 @@ class Store:
             put_if_absent(path, study.text.encode())
 
     def asked(self) -> tuple[list[Study], list[Fault]]:
-        """The studies that were swept here, and files that are none, at least for this version."""
+        """The studies that were swept here, and files that are none, at least here and for this version."""
         studies, faults = [], []
         for path in _visible(self.studies):
             if fault := _changed_text(path):
@@ -174,6 +181,8 @@ class Store:
                 continue
             try:
                 studies.append(parse_study(path.read_bytes().decode()))
+            except EnvError as error:
+                faults.append(Fault(path, f"can't be used here: {error}", whole=True))
             except InputError as error:
                 faults.append(Fault(path, f"can't be used by this version: {error}"))
         return studies, faults
@@ -181,7 +190,8 @@ class Store:
     def set_aside(self) -> list[Fault]:
         """Move what is damaged, foreign or was left half-written out of the way, to `aside/`; what is empty goes."""
         studies = [fault for path in _visible(self.studies) if (fault := _changed_text(path))]
-        found = [*self._read_chunks(["run_id"])[2], *self._failures()[1], *studies, *self._left_behind()]
+        failures = [fault for fault in self._failures()[1] if not fault.whole]
+        found = [*self._read_chunks(["run_id"])[2], *failures, *studies, *self._left_behind()]
         for fault in found:
             if not fault.proven:
                 raise InputError(f"the store {str(self.folder)!r} can't be used: {fault}")
@@ -213,14 +223,14 @@ class Store:
         """Everything that is wrong, in words."""
         rows, whole, faults = self._read_chunks()
         found = [*faults, *self._failures()[1], *self.asked()[1], *self._left_behind()]
-        return [*map(str, found), *_contradictions(rows, whole)]
+        return [*(str(fault) for fault in found if not fault.whole), *_contradictions(rows, whole)]
 
     def compact(self) -> tuple[int, int]:
         """Merge the files of rows into few; returns how many there were and are.
 
         The new files are published before an old one goes, and only those go whose rows are all in the new ones.
         """
-        with _locked(self.chunks):
+        with locked(self.chunks, f"the store {str(self.folder)!r} is being compacted by another process"):
             rows, whole, _ = self._read_chunks()
             if wrong := _contradictions(rows, whole):
                 raise InputError(f"the store can't be compacted: {wrong[0]}")
@@ -232,26 +242,6 @@ class Store:
             for path in set(whole) - kept:
                 path.unlink(missing_ok=True)
         return len(whole), len(kept)
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Hold a lock on a folder that ends with the process, where the system and the file system have such locks."""
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InputError(f"the store {str(folder.parent)!r} is being compacted by another process") from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _read_files(paths: list[Path], columns: list[str] | None) -> dict[Path, pl.DataFrame | Fault]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from greedyac.counting import counted
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
 from greedyac.training.bench import Speed, measure
@@ -162,7 +163,9 @@ def run_plan(
             elif event["event"] in ("lost", "failed"):
                 meter.lose_steps(chunk)
                 failed_for_good = event["event"] == "failed"
-                then = f"recorded as failed after {event['attempts']} attempts" if failed_for_good else "tried again"
+                then = "tried again"
+                if failed_for_good:
+                    then = f"recorded as failed after {counted(event['attempts'], 'attempt')}"
                 if not event["again"]:
                     on_message(f"chunk {chunk.chunk_id} ({_about(chunk)}): {event['error']}; {then}")
                 if failed_for_good:
@@ -173,7 +176,7 @@ def run_plan(
 
 
 def _about(chunk: Chunk) -> str:
-    return f"{len(chunk.runs)} runs of {chunk.case.agent} on {chunk.case.env_label}"
+    return f"{counted(len(chunk.runs), 'run')} of {chunk.case.agent} on {chunk.case.env_label}"
 
 
 class _Meter:

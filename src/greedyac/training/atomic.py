@@ -69,7 +69,8 @@ def _owner(process: int) -> str:
 def clear_left(folder: Path, process: int) -> None:
     """Remove what a process of this machine, which has ended, left half-written in a folder."""
     for path in folder.glob(f".*~{_owner(process)}~*.tmp"):
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink()
 
 
 def _flush_folder(folder: Path) -> None:

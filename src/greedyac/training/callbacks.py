@@ -32,7 +32,8 @@ class Evaluate:
     ):
         self.every = whole("every", every, 1, 2**31 - 1)
         self.episodes = whole("episodes", episodes, 1, 1_000_000)
-        self.best, self.stop_at = best, None if stop_at is None else _number("stop_at", stop_at)
+        self.best = None if best is None else writable(best)
+        self.stop_at = None if stop_at is None else _number("stop_at", stop_at)
         [self.seed] = check_seeds([seed])
         self.steps: list[int] = []
         """When it was evaluated."""

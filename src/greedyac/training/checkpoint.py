@@ -21,15 +21,18 @@ from safetensors.numpy import save
 
 from greedyac import spaces as spaces_module
 from greedyac.agents import NETWORKS
+from greedyac.counting import counted
 from greedyac.envs import ENVS
 from greedyac.envs.host import HostEnv
+from greedyac.envs.statistics import NO_STATISTICS, Statistics, prepare
 from greedyac.envs.translation import Translation
 from greedyac.errors import InputError
 from greedyac.hypers import stack, whole
+from greedyac.precision import in_float32
 from greedyac.streams import Stream, seed_keys, stream_key
 from greedyac.training.atomic import write_atomically
 from greedyac.training.cost import lane_bytes
-from greedyac.training.loop import Lane, Snapshot, static_part
+from greedyac.training.loop import Lane, Outcome, Snapshot, static_part
 from greedyac.training.memory import machine_bytes
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
@@ -49,6 +52,8 @@ UNUSABLE = (
     MemoryError,
 )
 """What metadata that make no sense can lead to."""
+STATISTICS = "statistics."
+"""How the names begin of what the wrappers of a run's environment knew. Files without are as they always were."""
 Weights = dict[str, np.ndarray[Any, Any]]
 
 
@@ -62,13 +67,30 @@ class Prediction(NamedTuple):
 class Policy:
     """A trained policy that can act: what a checkpoint holds."""
 
-    def __init__(self, run: Run, state: Any, scales: Scales | None = None, translation: Translation | None = None):
-        self.run, self.state, self.scales = run, state, scales
+    def __init__(
+        self,
+        run: Run,
+        state: Any,
+        scales: Scales | None = None,
+        translation: Translation | None = None,
+        statistics: Statistics = NO_STATISTICS,
+    ):
+        self.run, self.state, self.scales, self.statistics = run, state, scales, statistics
         self.agent = run.case.learner
         self.translation = translation or translation_for(run)
         self.spaces = self.translation.spaces
         self._predictions = 0
         self._act = _acting(cast(Hashable, static_part(self.agent)))
+        self._acting: Any = None
+
+    @classmethod
+    def of(cls, run: Run, outcome: Outcome) -> "Policy":
+        """What a run came to."""
+        return cls(run, outcome.agent, outcome.scales, statistics=outcome.statistics)
+
+    def prepare(self, env: Any) -> Any:
+        """An environment with the statistics that its wrappers had in training, frozen, and with its own rewards."""
+        return prepare(env, self.statistics)
 
     def predict(self, observation: Any, deterministic: bool = True) -> Prediction:
         """The action for an observation as the environment gives it, or the actions for several of them.
@@ -76,25 +98,34 @@ class Policy:
         Deterministic: the most likely action. Otherwise a sample from the policy.
         """
         batch, single = self.translation.batch(observation)
-        key = stream_key(jax.random.key(self.run.seed), Stream.PREDICT, self._predictions)
+        if self._acting is None:
+            self._acting = _on_device(self.state, self.scales, self.run.seed)
+        chosen = np.asarray(self._act(*self._acting, batch, np.int32(self._predictions), bool(deterministic)))
         self._predictions += 1
-        keys = jax.random.split(key, len(batch))
-        chosen = np.asarray(self._act(self.state, self.scales, batch, keys, deterministic))
         return Prediction(self.translation.action(chosen[0]) if single else self.translation.actions(chosen))
 
     def __repr__(self) -> str:
         case, seed = self.run.case, self.run.seed
-        return f"Policy({case.agent!r} on {case.env!r}, seed {seed}, after {case.steps:,} steps)"
+        return f"Policy({case.agent!r} on {case.env!r}, seed {seed}, after {counted(case.steps, 'step')})"
 
 
 @lru_cache(maxsize=8)
 def _acting(agent: Any) -> Any:
-    """The compiled function from a state and observations, `[batch, features]`, to actions."""
+    """The compiled function from what acts and observations, `[batch, features]`, to the n-th predicted actions."""
 
-    def act(state: Any, scales: Any, observation: Any, key: Any, greedy: bool) -> Any:
-        return agent.act(state, normal_observation(scales, observation), key, greedy)
+    def act(state: Any, scales: Any, key: Any, observation: Any, number: Any, greedy: bool) -> Any:
+        keys = jax.random.split(stream_key(key, Stream.PREDICT, number), len(observation))
+        seen = normal_observation(scales, observation)
+        return jax.vmap(lambda one, key: agent.act(state, one, key, greedy))(seen, keys)
 
-    return jax.jit(jax.vmap(act, in_axes=(None, None, 0, 0, None)), static_argnums=4)
+    return in_float32(jax.jit(act, static_argnums=5))
+
+
+@in_float32
+def _on_device(state: Any, scales: Scales | None, seed: int) -> tuple[Any, Any, Any]:
+    """What acting reads, where no call has to copy it: the actor, scales, and a key."""
+    actor = state._replace(**{name: None for name in state._fields if name != "actor"})
+    return jax.device_put((actor, scales, jax.random.key(seed)))
 
 
 def translation_for(run: Run) -> Translation:
@@ -106,7 +137,7 @@ def translation_for(run: Run) -> Translation:
 def save_checkpoint(path: Path, policy: Policy) -> None:
     """Write a policy, whole or not at all."""
     parts = {name: getattr(policy.state, name, None) for name in NETWORKS}
-    weights = _named(parts) | _named({"scales": policy.scales})
+    weights = _named(parts) | _named({"scales": policy.scales}) | _prefixed(policy.statistics)
     write_atomically(path, _sealed(_about(policy.run, policy.translation), weights))
 
 
@@ -123,7 +154,18 @@ def save_snapshot(path: Path, run: Run, snapshot: Snapshot) -> None:
         "restarted": snapshot.restarted,
     }
     about = _about(run, translation_for(run)) | {"middle": middle}
-    write_atomically(path, _sealed(about, _named({"lane": lane, "episode": episode})))
+    weights = _named({"lane": lane, "episode": episode}) | _prefixed(snapshot.statistics)
+    write_atomically(path, _sealed(about, weights))
+
+
+def _prefixed(statistics: Statistics) -> Weights:
+    return {f"{STATISTICS}{name}": value for name, value in statistics.items()}
+
+
+def _without_prefix(weights: Weights) -> Statistics:
+    """The statistics among the weights, which are taken out of them."""
+    names = [name for name in weights if name.startswith(STATISTICS)]
+    return {name.removeprefix(STATISTICS): weights.pop(name) for name in names}
 
 
 def _about(run: Run, translation: Translation) -> dict[str, Any]:
@@ -209,13 +251,15 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
     seen = replace(spaces.observation, stored=known.observation.stored)  # which older files don't tell
     if replace(spaces, observation=seen) != known:
         raise InputError(f"its observations and actions are not those of {run.case.env_label}")
+    statistics = _without_prefix(weights)
     if middle is None:
-        return Checkpoint(_policy(run, weights), None)
-    snapshot = _snapshot(run, middle, weights)
-    return Checkpoint(Policy(run, snapshot.lane.agent, snapshot.lane.scales), snapshot)
+        return Checkpoint(_policy(run, weights, statistics), None)
+    snapshot = _snapshot(run, middle, weights)._replace(statistics=statistics)
+    return Checkpoint(Policy(run, snapshot.lane.agent, snapshot.lane.scales, statistics=statistics), snapshot)
 
 
-def _policy(run: Run, weights: Weights) -> Policy:
+@in_float32
+def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
     learner, spaces = run.case.learner, run.case.world.spaces
     shapes = eqx.filter_eval_shape(learner.init, jax.random.key(0), spaces)
     scales = eqx.filter_eval_shape(
@@ -225,9 +269,10 @@ def _policy(run: Run, weights: Weights) -> Policy:
     filled = _fill({**parts, "scales": scales}, weights)
     blank = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)  # what only learning reads
     kept = {name: part for name, part in filled.items() if parts.get(name) is not None}
-    return Policy(run, blank._replace(**kept), filled["scales"])
+    return Policy(run, blank._replace(**kept), filled["scales"], statistics=statistics)
 
 
+@in_float32
 def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
     time, error, restarted = (middle[name] for name in ("time", "error", "restarted"))
     whole("time", time, 0, run.case.steps)

@@ -162,5 +162,5 @@ def _train_together(
     seconds = (time.perf_counter() - started) / len(runs)
     for run, outcome in zip(runs, outcomes, strict=True):
         if chunk.checkpoints and outcome.error is None:
-            save_checkpoint(chunk.folder / f"{run.run_id}.safetensors", Policy(run, outcome.agent, outcome.scales))
+            save_checkpoint(chunk.folder / f"{run.run_id}.safetensors", Policy.of(run, outcome))
     return [make_row(run, outcome, seconds) for run, outcome in zip(runs, outcomes, strict=True)]

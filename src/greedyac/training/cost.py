@@ -11,7 +11,8 @@ from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
 from greedyac.hypers import stack
-from greedyac.nets import seen_numbers
+from greedyac.nets import found_numbers, seen_numbers
+from greedyac.precision import in_float32
 from greedyac.spaces import KERNEL, Box, Spaces
 from greedyac.streams import seed_keys
 from greedyac.training.loop import Program
@@ -80,8 +81,8 @@ def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
 
 
 def _eye(observation: Box) -> int:
-    """Operations of one observation's way through the convolution, if there is one."""
-    return 2 * seen_numbers(observation) * KERNEL**2 * observation.grid[2] if observation.grid else 0
+    """Operations of one observation's way through its convolutions, if there are any."""
+    return sum(2 * found_numbers(image.grid) * KERNEL**2 * image.grid[2] for image in observation.convolved)
 
 
 def _dense(*widths: int) -> int:
@@ -97,6 +98,7 @@ def nominal_seconds(case: Case) -> float:
 
 
 @cache
+@in_float32
 def lane_bytes(program: Program) -> int:
     """Memory that one lane of the program takes: mostly its replay."""
     hypers = {name: value[0] for name, value in stack([program.agent]).items()}

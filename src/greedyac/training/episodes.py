@@ -9,7 +9,9 @@ import numpy as np
 from jax import Array
 
 from greedyac.envs import Env
+from greedyac.envs.calls import reset_env, step_env
 from greedyac.envs.translation import Translation
+from greedyac.precision import in_float32
 from greedyac.streams import Stream, host_seed, stream_key
 from greedyac.training.normalise import normal_observation
 
@@ -49,7 +51,7 @@ def _returns(agent: Any, env: Env, greedy: bool) -> Any:
         keys = jax.vmap(lambda number: stream_key(key, Stream.EVALUATE, number))(numbers)
         return jax.vmap(episode, in_axes=(None, None, 0))(state, scales, keys)
 
-    return jax.jit(numbered)
+    return in_float32(jax.jit(numbered))
 
 
 def host_returns(
@@ -68,14 +70,14 @@ def host_returns(
     act, returns = _act(agent, greedy), []
     for number in range(first, first + episodes):
         episode_key = stream_key(key, Stream.EVALUATE, number)
-        given, _ = env.reset(seed=host_seed(seed, Stream.EVALUATE, number))
+        observation = reset_env(env, translation, host_seed(seed, Stream.EVALUATE, number))
         total, time, ended = 0.0, 0, False
         while not ended:
             if time == MOST_STEPS:
                 raise ValueError(f"an episode has not ended after {MOST_STEPS:,} steps; it needs a time limit")
-            chosen = act(state, scales, translation.observation(given), episode_key, np.int32(time))
-            given, reward, terminated, truncated, _ = env.step(translation.action(np.asarray(chosen)))
-            total, time, ended = total + float(reward), time + 1, bool(terminated or truncated)
+            chosen = np.asarray(act(state, scales, observation, episode_key, np.int32(time)))
+            observation, reward, terminated, truncated = step_env(env, translation, chosen)
+            total, time, ended = total + reward, time + 1, bool(terminated or truncated)
         returns.append(total)
     return returns
 
@@ -86,4 +88,4 @@ def _act(agent: Any, greedy: bool) -> Any:
         act_key = jax.random.fold_in(key, time)
         return agent.act(state, normal_observation(scales, observation), act_key, greedy=greedy)
 
-    return jax.jit(act)
+    return in_float32(jax.jit(act))

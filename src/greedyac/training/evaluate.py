@@ -39,8 +39,9 @@ def evaluate(policy: Policy | Trained, episodes: int = 10, seed: int = 0, determ
     world, trained = policy.run.case.world, (policy.state, policy.scales, jax.random.key(seed))
     if isinstance(world, HostEnv):
         env = world.make()
-        told = agent, env, policy.translation, *trained, seed, 0, episodes, deterministic
         try:
+            policy.prepare(env)
+            told = agent, env, policy.translation, *trained, seed, 0, episodes, deterministic
             returns = np.array(host_returns(*told))
         finally:
             world.close(env)

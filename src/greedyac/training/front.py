@@ -1,22 +1,25 @@
 """The front: `GreedyAC(env).learn(50_000)`, `predict`, `save`, `load`. Thin: agents and loops are those of `train`."""
 
 import contextlib
+import inspect
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import gymnasium
 import numpy as np
 import polars as pl
 
 from greedyac.agents import AGENTS
+from greedyac.counting import counted
 from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.host import named_host_env
 from greedyac.errors import InputError
-from greedyac.hypers import whole
+from greedyac.hypers import hypers_of, show, whole
 from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import (
     Checkpoint,
@@ -29,10 +32,11 @@ from greedyac.training.checkpoint import (
 )
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
-from greedyac.training.host import HostLanes
+from greedyac.training.host import FIRST_RESET, HostLanes
 from greedyac.training.loop import Lanes, Snapshot
 from greedyac.training.patience import Patience
 from greedyac.training.plan import plan_cases
+from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA, make_row
 from greedyac.training.runs import MAX_STEPS, Case, Run, check_seeds
 
@@ -42,18 +46,40 @@ Callback = Callable[["Model"], bool | None]
 """Called between steps; training ends if it returns False. Its attribute `every`, if it has one, says how often."""
 
 
-class Model:
-    """An agent on an environment: it learns, acts, and is saved and loaded.
+_ARGUMENTS = """
+Args:
+    env: a name (`"Pendulum-CA"`, any Gymnasium id), a `gymnasium.Env`, or a class or function that makes one.
+    seed: of weights, actions, starts and all else that is random.
+    preset: settings with a name, `"paper"`; hyperparameters given beside it override it.
+    env_options: options of an environment given by name."""
 
-    Args:
-        env: a name (`"Pendulum-CA"`, any Gymnasium id), a `gymnasium.Env`, or a class or function that makes one.
-        seed: of weights, actions, starts and all else that is random.
-        preset: settings with a name, `"paper"`; hyperparameters given beside it override it.
-        env_options: options of an environment given by name.
-        **hypers: the agent's hyperparameters; the others keep their defaults.
-    """
+
+class _Call(NamedTuple):
+    """A call of `learn`: for how many steps, after how many steps and episodes, and when it began."""
+
+    steps: int
+    begun: int
+    episodes: int
+    started: float
+
+
+class Model:
+    """An agent on an environment: it learns, acts, and is saved and loaded."""
 
     agent: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        """Name the agent's hyperparameters in the documentation and in the signature."""
+        super().__init_subclass__()
+        if "agent" in vars(cls):
+            known = hypers_of(AGENTS[cls.agent]).values()
+            lines = (f"    {one.name}: {one.help}; {one.range} (default {show(one.default)})" for one in known)
+            cls.__doc__ = "\n".join(
+                [f"{cls.__doc__}\n{_ARGUMENTS}", *(["\nHyperparameters:"] if known else []), *lines]
+            )
+            *given, _ = list(inspect.signature(Model.__init__).parameters.values())[1:]
+            more = [inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default) for one in known]
+            cls.__signature__ = inspect.Signature([*given, *more])  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -69,14 +95,30 @@ class Model:
         world = env if isinstance(env, str) else named_host_env(env)
         [seed] = check_seeds([seed])
         [case] = plan_cases(self.agent, world, 1, preset, env_options or {}, {}, hypers)
-        self._set_up(case, seed)
+        self._set_up(env, case, seed)
 
-    def _set_up(self, case: Case, seed: int, policy: Policy | None = None, snapshot: Snapshot | None = None) -> None:
-        self._case, self._seed, self._policy, self._snapshot = case, seed, policy, snapshot
+    def _set_up(
+        self, env: Any, case: Case, seed: int, policy: Policy | None = None, snapshot: Snapshot | None = None
+    ) -> None:
+        self._env, self._case, self._seed, self._policy, self._snapshot = env, case, seed, policy, snapshot
         self._lanes: Lanes | None = None
         self._rows: list[dict[str, Any]] = []
-        self._begun_at: list[int] = []
-        self._episodes = [int(snapshot.lane.curve.episodes) if snapshot else 0]
+        self._call: _Call | None = None
+
+    @property
+    def env(self) -> Any:
+        """The environment as it was given: a name, a `gymnasium.Env`, or what makes one."""
+        return self._env
+
+    @property
+    def seed(self) -> int:
+        """The seed of all that is random."""
+        return self._seed
+
+    @property
+    def hypers(self) -> dict[str, Any]:
+        """The hyperparameters, defaults included."""
+        return dict(self._case.hypers)
 
     @property
     def steps(self) -> int:
@@ -85,16 +127,52 @@ class Model:
 
     @property
     def curves(self) -> pl.DataFrame:
-        """What came of each call of `learn`, one row each; `begun` is the step at which it began."""
-        frame = pl.DataFrame(self._rows, SCHEMA).drop("run_id", "setting_id")
-        return frame.insert_column(0, pl.Series("begun", self._begun_at, pl.Int64))
+        """What came of each call of `learn`, one row each; `begun` is the step at which it began.
+
+        The last row of a call that goes on has the status `learning`, of one that was interrupted `interrupted`.
+        """
+        rows = [*self._rows, *([self._row(self._call, "learning")] if self._call else [])]
+        frame = pl.DataFrame(rows, {"begun": pl.Int64, **SCHEMA})
+        return frame.drop("run_id", "setting_id")
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """How learning goes, for callbacks and loggers: `steps`, `episodes` and, of the last call, returns and speed.
+
+        `average_return` is over all its steps, `recent_return` over the last hundredth that belongs to finished
+        episodes; returns are None until an episode has finished.
+        """
+        row = self._row(self._call, "learning") if self._call else self._rows[-1] if self._rows else {}
+        known = [value for value in row.get("curve") or [] if value is not None]
+        return {
+            "steps": self.steps,
+            "episodes": self._episodes(),
+            "average_return": row.get("average_return"),
+            "recent_return": known[-1] if known else None,
+            "best_return": row.get("best_return"),
+            "steps_per_second": row["steps"] / row["seconds"] if row.get("seconds") else None,
+        }
+
+    def _episodes(self) -> int:
+        """Finished episodes, those before a save and a load included if everything was saved."""
+        if self._lanes is None:
+            return int(self._snapshot.lane.curve.episodes) if self._snapshot else 0
+        return int(self._lanes.state.curve.episodes[0])
+
+    def _row(self, call: _Call, status: str | None = None) -> dict[str, Any]:
+        """The row of a call so far; without another status it is done, diverged or failed."""
+        lanes = self._begun()
+        [outcome] = lanes.outcomes()
+        row = make_row(self._run(call.steps), outcome, time.perf_counter() - call.started)
+        counts = {"begun": call.begun, "steps": lanes.time - call.begun, "episodes": self._episodes() - call.episodes}
+        return {**row, **counts, "status": status if status and row["status"] == "done" else row["status"]}
 
     @property
     def policy(self) -> Policy:
         """What it has learned, as it is now."""
         if self._policy is None:
             [outcome] = self._begun().outcomes()
-            self._policy = Policy(self._run(max(self.steps, 1)), outcome.agent, outcome.scales)
+            self._policy = Policy.of(self._run(max(self.steps, 1)), outcome)
         return self._policy
 
     def learn(self, steps: int, *, callback: Callback | Iterable[Callback] = (), progress: bool = True) -> Self:
@@ -111,16 +189,16 @@ class Model:
         with report if progress else contextlib.nullcontext():
             if progress:
                 report.training(Progress(0, steps, None))
-            lanes = self._begun()
+            begun_before, lanes = self._lanes is not None, self._begun()
             if not lanes.live:
-                raise RuntimeError("it can't learn any more: it has diverged, or its environment has failed")
-            begun, started = lanes.time, time.perf_counter()
-            patience = Patience()
+                _raise_failed(lanes, "it can't learn any more: " if begun_before else "")
+            call = self._call = _Call(steps, lanes.time, self._episodes(), time.perf_counter())
+            patience, status = Patience(), "interrupted"
 
             def tell(_: int) -> None:
                 if progress:
-                    done, rate = lanes.time - begun, (lanes.time - begun) / (time.perf_counter() - started)
-                    report.training(Progress(done, steps, rate))
+                    done = lanes.time - call.begun
+                    report.training(Progress(done, steps, done / (time.perf_counter() - call.started)))
                 patience.end()
 
             due = [Every(every, self._calls(one, patience)) for every, one in listed]
@@ -128,18 +206,19 @@ class Model:
                 with patience.kept():
                     lanes.more(steps)
                     drive(lanes, tell, *due)
+                    status = "done"
             finally:
-                lanes.steps, self._policy = lanes.time, None
+                lanes.steps, self._policy, self._call = lanes.time, None, None
+                if lanes.time > call.begun:
+                    self._rows.append(self._row(call, status))
         [outcome] = lanes.outcomes()
         if outcome.error is not None:
-            cause = lanes.causes.get(0) if isinstance(lanes, HostLanes) else None
-            raise RuntimeError(f"the environment failed at step {lanes.time:,}: {outcome.error}") from cause
-        row = make_row(self._run(steps), outcome, time.perf_counter() - started)
-        self._rows.append(row | {"steps": lanes.time - begun, "episodes": row["episodes"] - sum(self._episodes)})
-        self._episodes.append(self._rows[-1]["episodes"])
-        self._begun_at.append(begun)
+            _raise_failed(lanes)
         if outcome.diverged_at is not None:
             warnings.warn(f"diverged to NaN or infinity at step {outcome.diverged_at:,}", RuntimeWarning, stacklevel=2)
+        elif progress and not self._episodes():  # since it was made: one under way goes on in the next call
+            [line] = missing_returns(self._case.env, self.steps, [(None, None)])
+            report.say(line)
         return self
 
     def _calls(self, callback: Callback, patience: "Patience") -> Callable[[], bool]:
@@ -187,11 +266,11 @@ class Model:
             _check_known(world)
             self._lanes = make_lanes(agents, world, [self._seed], self.steps, 0, [snapshot] if snapshot else [])
             if self._policy is not None and snapshot is None:
-                self._lanes.start_from(self._policy.state, self._policy.scales)
+                self._lanes.start_from(self._policy.state, self._policy.scales, self._policy.statistics)
         return self._lanes
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._case.env!r}, seed={self._seed}) after {self.steps:,} steps"
+        return f"{type(self).__name__}({self._case.env!r}, seed={self._seed}) after {counted(self.steps, 'step')}"
 
 
 def writable(path: str | os.PathLike[str]) -> Path:
@@ -209,6 +288,16 @@ def _listed(callback: Callback | Iterable[Callback]) -> list[tuple[int, Callback
         if not callable(one):
             raise InputError(f"callback = {one!r} is not allowed; allowed: a function of the model, or several")
     return [(whole("every", getattr(one, "every", CALLBACK_STEPS), 1, MAX_STEPS), one) for one in listed]
+
+
+def _raise_failed(lanes: Lanes, before: str = "") -> NoReturn:
+    """Say why there is nothing left to train."""
+    [outcome] = lanes.outcomes()
+    if outcome.error is None:
+        raise RuntimeError("it can't learn any more: it has diverged")
+    where = "" if outcome.error.startswith(FIRST_RESET) else f"at step {lanes.time:,}: "
+    cause = lanes.causes.get(0) if isinstance(lanes, HostLanes) else None
+    raise RuntimeError(f"{before}the environment failed {where}{outcome.error}") from cause
 
 
 def _check_known(world: World) -> None:
@@ -260,9 +349,9 @@ def load(path: str | os.PathLike[str], env: Any = None) -> Model:
     run, policy = held.policy.run, held.policy
     if env is not None:
         run = _moved(held, env, path)
-        policy = Policy(run, policy.state, policy.scales)
+        policy = Policy(run, policy.state, policy.scales, statistics=policy.statistics)
     model = FRONTS[run.case.agent].__new__(FRONTS[run.case.agent])
-    model._set_up(run.case, run.seed, policy, held.snapshot)
+    model._set_up(run.case.env if env is None else env, run.case, run.seed, policy, held.snapshot)
     return model
 
 
@@ -277,4 +366,6 @@ def _moved(held: Checkpoint, env: Any, path: str | os.PathLike[str]) -> Run:
         raise InputError(f"env = {env!r} has other observations and actions than {str(path)!r} was trained on")
     if held.snapshot is not None and isinstance(world, Env) != isinstance(run.case.world, Env):
         raise InputError(f"env = {env!r} is not allowed for everything of a run on {run.case.env}; save without it")
+    if isinstance(world, HostEnv) and isinstance(run.case.world, HostEnv):
+        vars(case).update(world=replace(world, known=held.policy.translation))  # images are seen as in training
     return moved

@@ -3,6 +3,7 @@
 A step is: every environment moves, then one call stores, learns and chooses the next actions.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from functools import partial
@@ -15,13 +16,18 @@ from jax import Array
 
 from greedyac.agents import Agent
 from greedyac.envs import HostEnv
+from greedyac.envs.calls import reset_env, step_env
 from greedyac.envs.host import words_of
+from greedyac.envs.memory_check import MemoryCheck
+from greedyac.envs.statistics import NO_STATISTICS, Statistics, get_statistics, kept, prepare, set_statistics
 from greedyac.streams import Stream, host_seed
 from greedyac.training import curve
 from greedyac.training.episodes import host_returns
 from greedyac.training.host_step import Given, Told, compiled_for_host
 from greedyac.training.loop import Lane, Lanes, Outcome, Program, Snapshot
 
+FIRST_RESET = "in its first reset: "
+"""How the error of an environment begins that has not even started."""
 Numbers = np.ndarray[Any, Any]
 
 
@@ -52,6 +58,7 @@ class HostLanes(Lanes):
         self._live = list(range(self.count))
         self._episode = np.asarray(self.state.curve.episodes).tolist()
         self._envs = [env.make_for_training() for _ in seeds]
+        self._memory = MemoryCheck()
         self._begin(snapshots)
 
     def _width(self, width: int) -> int:
@@ -64,6 +71,8 @@ class HostLanes(Lanes):
         """Reset the environments, or bring them back to where they were; where that fails a new episode begins."""
         begun = np.ones(len(self._keys), np.bool_)
         for lane, snapshot in enumerate(snapshots):
+            with contextlib.suppress(Exception):  # of a lane that goes on it is heard below
+                set_statistics(self._envs[lane], snapshot.statistics)
             if snapshot.error is not None:
                 self._fail(lane, snapshot.error)
             elif not np.isfinite(snapshot.lane.env).all():
@@ -76,9 +85,11 @@ class HostLanes(Lanes):
                 self._restarted[lane] = True
                 self._episode[lane] += 1
             try:
+                if snapshots:
+                    set_statistics(self._envs[lane], snapshots[lane].statistics)
                 observation[lane] = self._reset(lane)
             except Exception as error:  # theirs: of any kind
-                self._fail(lane, words_of(error), error)
+                self._fail(lane, FIRST_RESET + words_of(error), error)
         if snapshots:
             self.state = jax.vmap(_anew, in_axes=(0, 0, None))(self.state, jnp.asarray(begun), jnp.int32(self.time))
         told = self._keys, self._hypers, observation, begun, np.int32(self.time)
@@ -87,12 +98,12 @@ class HostLanes(Lanes):
     def _bring_back(self, lane: int, snapshot: Snapshot) -> bool:
         """Repeat the actions of the episode under way; whether that led to the same observation."""
         try:
-            observation = self._reset(lane)
-            for action in snapshot.episode:
-                given, _, terminated, truncated, _ = self._envs[lane].step(self._translation.action(action))
-                if terminated or truncated:
-                    return False
-                observation = self._translation.observation(given)
+            with kept(self._envs[lane], snapshot.statistics):
+                observation = self._reset(lane)
+                for action in snapshot.episode:
+                    observation, _, terminated, truncated = step_env(self._envs[lane], self._translation, action)
+                    if terminated or truncated:
+                        return False
         except Exception:  # theirs: of any kind
             return False
         self._actions[lane] = list(snapshot.episode)
@@ -102,7 +113,10 @@ class HostLanes(Lanes):
         """Begin the lane's episode; its first observation."""
         self._actions[lane] = []
         seed = host_seed(self.seeds[lane], Stream.START, self._episode[lane])
-        return self._translation.observation(self._envs[lane].reset(seed=seed)[0])
+        observation = reset_env(self._envs[lane], self._translation, seed)
+        if lane == 0:
+            self._memory.look(self._envs[0])
+        return observation
 
     def _stop(self, lane: int, diverged_at: int) -> None:
         """It has diverged: an action that is no number is not for an environment."""
@@ -112,7 +126,7 @@ class HostLanes(Lanes):
     def _fail(self, lane: int, error: str, cause: Exception | None = None) -> None:
         self._errors[lane] = error
         self.causes[lane] = cause
-        self._live.remove(lane)
+        self._live = [other for other in self._live if other != lane]
 
     def _run(self, learn: bool, stop: int) -> None:
         if self.time >= stop:
@@ -143,11 +157,10 @@ class HostLanes(Lanes):
                 self._stop(lane, self.time - 1)  # with the last update
                 continue
             try:
-                given, reward, terminated, truncated, _ = self._envs[lane].step(self._translation.action(action))
-                row[:features] = observation = self._translation.observation(given)
-                row[features : features + 3] = float(reward), terminated, truncated
+                observation, *signals = step_env(self._envs[lane], self._translation, action)
+                row[:features], row[features : features + 3] = observation, signals
                 self._actions[lane].append(action.copy())  # and not with all that it is a part of
-                if terminated or truncated:
+                if any(signals[1:]):  # terminated or truncated
                     self._episode[lane] += 1
                     observation = self._reset(lane)
                 row[features + 3 :] = observation
@@ -159,43 +172,68 @@ class HostLanes(Lanes):
         """Whether there is anything left to train."""
         return bool(self._live)
 
-    def start_from(self, agent: Any, scales: Any) -> None:
-        """Before the first step: the networks of a trained agent in place of fresh ones, for every lane."""
-        super().start_from(agent, scales)
-        begun = np.ones(len(self._keys), np.bool_)
-        told = self._keys, self._hypers, np.asarray(self.state.observation), begun, np.int32(self.time)
+    def start_from(self, agent: Any, scales: Any, statistics: Statistics) -> None:
+        """Before the first step: what a trained agent and its environment know, in place of nothing, for every lane."""
+        super().start_from(agent, scales, statistics)
+        begun, observation = np.ones(len(self._keys), np.bool_), np.array(self.state.observation)
+        self._memory = MemoryCheck()
+        for lane in list(self._live) if statistics else []:
+            try:
+                set_statistics(self._envs[lane], statistics)
+                observation[lane] = self._reset(lane)  # as it looks with them
+            except Exception as error:  # theirs: of any kind
+                self._fail(lane, FIRST_RESET + words_of(error), error)
+        told = self._keys, self._hypers, observation, begun, np.int32(self.time)
         self.state = self._compiled.first(self.state, *told)
 
     def _mean_return(self, lane: int, agent: Any, scales: Any, first: int, episodes: int) -> float:
         """NaN of a lane that has stopped; one whose environment for evaluations raises has failed, too."""
         if lane not in self._live:
             return float("nan")
+        self._memory.warn()
         try:
             if lane not in self._apart:
                 self._apart[lane] = self._world.make()
-            env, trained = self._apart[lane], (agent, scales, self._keys[lane], self.seeds[lane])
+            env = prepare(self._apart[lane], get_statistics(self._envs[lane]))
+            trained = agent, scales, self._keys[lane], self.seeds[lane]
             told = self.program.agent, env, self._translation, *trained
             return float(np.mean(host_returns(*told, first, episodes, greedy=True)))
         except Exception as error:  # theirs: of any kind
             self._fail(lane, f"in an evaluation: {words_of(error)}", error)
             return float("nan")
 
+    def _statistics(self) -> list[Statistics]:
+        """What the wrappers of each lane's environment know."""
+        self._memory.warn()
+        known = [NO_STATISTICS for _ in self._envs]
+        for lane, env in enumerate(self._envs):
+            try:
+                known[lane] = get_statistics(env)
+            except Exception as error:  # theirs: of any kind
+                if self._errors[lane] is None:
+                    self._fail(lane, f"in get_statistics: {words_of(error)}", error)
+        return known
+
     def _episodes(self) -> list[list[Any]]:
         return [list(actions) for actions in self._actions]
 
     def snapshots(self) -> list[Snapshot]:
         """Each run as it is now, in the order in which they were given."""
-        return [self._snapshot(lane, snapshot) for lane, snapshot in enumerate(super().snapshots())]
+        told = zip(super().snapshots(), self._statistics(), strict=True)
+        return [self._snapshot(lane, *known) for lane, known in enumerate(told)]
 
-    def _snapshot(self, number: int, snapshot: Snapshot) -> Snapshot:
+    def _snapshot(self, number: int, snapshot: Snapshot, statistics: Statistics) -> Snapshot:
         lane = snapshot.lane._replace(diverged_at=self._diverged_at(number, snapshot.lane.diverged_at))
-        return snapshot._replace(lane=lane, error=self._errors[number], restarted=self._restarted[number])
+        error, restarted = self._errors[number], self._restarted[number]
+        return snapshot._replace(lane=lane, error=error, restarted=restarted, statistics=statistics)
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
+        statistics = self._statistics()
+        told = zip(super().outcomes(), self._errors, self._restarted, statistics, strict=True)
         return [
-            outcome._replace(error=error, restarted=restarted)
-            for outcome, error, restarted in zip(super().outcomes(), self._errors, self._restarted, strict=True)
+            outcome._replace(error=error, restarted=restarted, statistics=known)
+            for outcome, error, restarted, known in told
         ]
 
     def _outcome(

@@ -19,6 +19,7 @@ from jax import Array
 
 from greedyac.envs import Transition
 from greedyac.hypers import stack
+from greedyac.precision import in_float32
 from greedyac.streams import seed_keys
 from greedyac.training import curve
 from greedyac.training.loop import Lane, Program
@@ -148,14 +149,18 @@ class Stepped(NamedTuple):
 
 
 @lru_cache(maxsize=8)
+@in_float32
 def compiled_for_host(program: Program, width: int) -> Stepped:
     """The program for so many lanes, compiled once."""
-    quick = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+    def quick(function: Any) -> Any:
+        return in_float32(jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}))
+
     keys, hypers = seed_keys([0] * width), stack([program.agent] * width)
-    begin = quick(jax.vmap(program.lane))
+    begin = jax.vmap(program.lane)
     lanes = jax.eval_shape(begin, keys, hypers)
     packing = Packing(jax.eval_shape(lambda lanes: jax.tree.map(lambda leaf: leaf[0], lanes), lanes))
-    pack, unpack = (quick(jax.vmap(function)) for function in (packing.pack, packing.unpack))
+    pack, unpack = jax.vmap(packing.pack), jax.vmap(packing.unpack)
     given = Given.of(keys, hypers, curve.bin_edges(0))
     told = Told.of(width, program.spaces.observation.size)
 
@@ -166,4 +171,4 @@ def compiled_for_host(program: Program, width: int) -> Stepped:
 
     act = step(False)
     learn = step(True) if program.agent.batch_size else act
-    return Stepped(begin, quick(partial(first_actions, program)), pack, unpack, act, learn)
+    return Stepped(quick(begin), quick(partial(first_actions, program)), quick(pack), quick(unpack), act, learn)

@@ -1,7 +1,9 @@
 """The local engine: worker processes on this machine, one per core and pinned."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from greedyac.training.atomic import clear_left
 from greedyac.training.chunk import Chunk
 from greedyac.training.cores import PINS, places
 from greedyac.training.pool import Crew, Events, Worker, hand_out
@@ -35,6 +37,7 @@ class _LocalWorker(Worker):
         super().__init__()
         self._core, self._crew = core, crew
         self._process: WorkerProcess | None = None
+        self._folders: set[Path] = set()
 
     def send(self, chunks: Sequence[Chunk]) -> None:
         if self._process is None or self.died:  # one of whose death nobody has heard yet is not replaced before
@@ -42,6 +45,7 @@ class _LocalWorker(Worker):
             self.died = False
             self._process = WorkerProcess(self._core, lambda event: self._crew.put(self, event))
         for chunk in chunks:
+            self._folders.add(chunk.folder)
             self._process.send(chunk.to_json())
 
     def kill(self) -> None:
@@ -49,5 +53,8 @@ class _LocalWorker(Worker):
             self._process.kill()
 
     def end(self) -> None:
+        """Wait until it is gone, and remove what it left half-written."""
         if self._process is not None:
             self._process.end()
+            for folder in self._folders:
+                clear_left(folder, self._process.pid)

@@ -20,7 +20,9 @@ from greedyac import replay
 from greedyac.agents import NETWORKS, Agent, Metrics
 from greedyac.agents.random import uniform_action
 from greedyac.envs import Env, Transition, World
+from greedyac.envs.statistics import NO_STATISTICS, Statistics
 from greedyac.hypers import stack, swept_names
+from greedyac.precision import in_float32
 from greedyac.replay import Batch
 from greedyac.spaces import Box, Spaces
 from greedyac.streams import Stream, seed_keys, stream_key
@@ -66,6 +68,8 @@ class Outcome(NamedTuple):
     """Why an environment on the host gave up."""
     restarted: bool = False
     """Whether an environment on the host could not be brought back after an interruption."""
+    statistics: Statistics = NO_STATISTICS
+    """Of the wrappers of an environment on the host."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Program:
     @property
     def narrowest(self) -> int:
         """How many lanes there are at least. One convolution keeps a core busy: `plan` puts none beside it."""
-        return 1 if isinstance(self.env, Env) and self.spaces.observation.grid else MIN_WIDTH
+        return 1 if isinstance(self.env, Env) and self.spaces.observation.convolved else MIN_WIDTH
 
     def with_hypers(self, hypers: dict[str, Array]) -> Agent:
         """The agent of one lane."""
@@ -196,6 +200,7 @@ class Compiled(NamedTuple):
 
 
 @lru_cache(maxsize=8)
+@in_float32
 def compiled(program: Program, width: int) -> Compiled:
     """The program for so many lanes, compiled once; its parts at the same time where there are cores for it.
 
@@ -229,6 +234,7 @@ class Snapshot(NamedTuple):
     """The actions since the last reset of an environment on the host; how it is brought back."""
     error: str | None = None
     restarted: bool = False
+    statistics: Statistics = NO_STATISTICS
     """As in an `Outcome`."""
 
 
@@ -320,8 +326,8 @@ class Lanes:
     def close(self) -> None:
         """There is nothing to close."""
 
-    def start_from(self, agent: Any, scales: Scales | None) -> None:
-        """Before the first step: the networks of a trained agent in place of fresh ones, for every lane."""
+    def start_from(self, agent: Any, scales: Scales | None, statistics: Statistics) -> None:
+        """Before the first step: what a trained agent and its environment know, in place of nothing, for every lane."""
         fresh = self.state.agent
         parts = {name: part for name in NETWORKS if (part := getattr(agent, name, None))}
         if "critic" in parts:

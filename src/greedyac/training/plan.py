@@ -83,7 +83,7 @@ def plan_cases(
 
 def suited(agent: type[Agent], spaces: Spaces) -> dict[str, Any]:
     """What is not as an agent's defaults say, unless it is given: after a convolution one layer, as in the paper."""
-    return {"hidden": (128,)} if spaces.observation.grid and "hidden" in hypers_of(agent) else {}
+    return {"hidden": (128,)} if spaces.observation.convolved and "hidden" in hypers_of(agent) else {}
 
 
 def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping[str, object]) -> list[object]:
@@ -159,7 +159,7 @@ def widest(case: Case) -> int:
     """
     if isinstance(case.world, HostEnv):
         return MAX_WIDTH  # where lanes learn one after another
-    if case.world.spaces.observation.grid or _layer(case.learner) > MAX_WIDE_LAYER:
+    if case.world.spaces.observation.convolved or _layer(case.learner) > MAX_WIDE_LAYER:
         return case.program.narrowest
     sizes = summed_numbers(case.learner, case.world.spaces)
     limits = [(MANY_NUMBERS - 1) // size for size in sizes if MIN_WIDTH * size < MANY_NUMBERS]

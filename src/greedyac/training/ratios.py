@@ -1,7 +1,8 @@
-"""A guard against slowing down: ratios of speeds within one run of the benchmark, beside those of an earlier one.
+"""A guard against slowing down: our share of a matrix product's rate, beside that of an earlier run of the benchmark.
 
-Speeds depend on the machine and the day; how much of a matrix product an agent reaches, and how many times faster than
-a peer it is, do much less.
+Speeds depend on the machine and the day; how much of a matrix product an agent reaches does much less, on the same type
+of processor. On another one it may well be half: NumPy's product uses AVX-512, for example, which our programs don't.
+Ratios to peers are not judged at all: they say as much of the peers' code on that processor as of ours.
 """
 
 import json
@@ -11,20 +12,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from greedyac.errors import InputError, unknown
-from greedyac.training import bench, peers
+from greedyac.training import bench
 from greedyac.training.bench import Bench, Measured
 from greedyac.training.cost import PASSES
-from greedyac.training.peers import Peer, PeerResult, PeersBench
+from greedyac.training.peers import PeerResult, PeersBench
+from greedyac.training.rows import processor
 
 FALL = 0.15
 """A ratio that is lower by more than this share has fallen."""
+FALL_ELSEWHERE = 0.5
+"""The same, beside one of another type of processor or number of cores, or where nobody knows of which."""
 
 
 class Ratios(NamedTuple):
-    """Ratios by name, as they are in a file: of `greedy-ac Pendulum-CA`, and beside `sac_rejax --runs 4`."""
+    """Shares of the matrix product by name, `greedy-ac Pendulum-CA`, and the machine that they are of, if it is known.
+
+    The fields of a file.
+    """
 
     fraction_of_matmul: Mapping[str, float]
-    times_peer: Mapping[str, float]
+    machine: str | None = None
 
 
 class Found(NamedTuple):
@@ -39,31 +46,26 @@ class Found(NamedTuple):
         return self.peers.results if self.peers else ()
 
 
-Measure = Callable[[Sequence[str], Sequence[Peer]], Found]
-"""Measures these agents and these peers."""
-
-
 def name_of(measured: Measured) -> str:
     """What an agent on an environment is called among the ratios."""
     return f"{measured.agent} {measured.env}"
 
 
-def ratios_of(found: Found) -> Ratios:
+def ratios_of(found: Bench) -> Ratios:
     """All that were measured."""
-    fractions = {name_of(one): one.fraction_of_matmul for one in found.ours.results}
-    return Ratios(fractions, {one.key: one.times_faster for one in found.peer_results if one.times_faster is not None})
+    fractions = {name_of(one): one.fraction_of_matmul for one in found.results}
+    return Ratios(fractions, f"{processor()}, cores used: {found.cores}")
 
 
-def comparable(earlier: Ratios, agents: Sequence[str], peers: Sequence[Peer]) -> bool:
-    """Whether any of the earlier ratios is of one of these agents or peers."""
-    known = {f"{agent} {env}" for agent in agents for env in bench.ENVS} | {peer.key for peer in peers}
-    return not known.isdisjoint([*earlier.fraction_of_matmul, *earlier.times_peer])
+def comparable(earlier: Ratios, agents: Sequence[str]) -> bool:
+    """Whether any of the earlier ratios is of one of these agents."""
+    return not {f"{agent} {env}" for agent in agents for env in bench.ENVS}.isdisjoint(earlier.fraction_of_matmul)
 
 
 def to_json(ratios: Ratios) -> str:
     """The text of a file, with three digits."""
-    rounded = {kind: {name: float(f"{ratio:.3g}") for name, ratio in of.items()} for kind, of in _items(ratios)}
-    return json.dumps(rounded, indent=2) + "\n"
+    rounded = {name: float(f"{ratio:.3g}") for name, ratio in ratios.fraction_of_matmul.items()}
+    return json.dumps(ratios._replace(fraction_of_matmul=rounded)._asdict(), indent=2) + "\n"
 
 
 def read_ratios(path: Path) -> Ratios:
@@ -73,22 +75,21 @@ def read_ratios(path: Path) -> Ratios:
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
         raise InputError(f"ratios {str(path)!r} can't be read: {reason}") from None
-    known = {
-        "fraction_of_matmul": [f"{agent} {env}" for agent in PASSES for env in bench.ENVS],
-        "times_peer": [peer.key for peer in peers.PEERS],
-    }
-    for kind in _object(path, "the file", found):
-        if kind not in known:
-            raise _inside(path, unknown("key", kind, known))
-    for kind, names in known.items():
-        if kind not in found:
-            raise InputError(f"ratios {str(path)!r}: key {kind!r} is missing; needed: {', '.join(known)}")
-        for name, ratio in _object(path, kind, found[kind]).items():
-            if name not in names:
-                raise _inside(path, unknown(f"name in {kind}", name, names))
-            if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= sys.float_info.max:
-                allowed = "is not allowed; allowed: number > 0"
-                raise InputError(f"ratios {str(path)!r}: {kind} of {name} = {json.dumps(ratio)} {allowed}")
+    for key in _object(path, "the file", found):
+        if key not in Ratios._fields:
+            raise _inside(path, unknown("key", key, Ratios._fields))
+    kind, names = Ratios._fields[0], [f"{agent} {env}" for agent in PASSES for env in bench.ENVS]
+    if kind not in found:
+        raise InputError(f"ratios {str(path)!r}: key {kind!r} is missing; allowed: {', '.join(Ratios._fields)}")
+    for name, ratio in _object(path, kind, found[kind]).items():
+        if name not in names:
+            raise _inside(path, unknown(f"name in {kind}", name, names))
+        if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= sys.float_info.max:
+            allowed = "is not allowed; allowed: number > 0"
+            raise InputError(f"ratios {str(path)!r}: {kind} of {name} = {json.dumps(ratio)} {allowed}")
+    if not isinstance(found.get("machine"), str | None):
+        given = json.dumps(found["machine"])
+        raise InputError(f"ratios {str(path)!r}: machine = {given} is not allowed; allowed: a text")
     return Ratios(**found)
 
 
@@ -102,52 +103,43 @@ def _inside(path: Path, error: InputError) -> InputError:
     return InputError(f"ratios {str(path)!r}: {error}")
 
 
-def fallen(earlier: Ratios, now: Ratios) -> Ratios:
-    """Those of now that are lower by more than `FALL`."""
-    kinds = (
-        {name: ratio for name, ratio in new.items() if name in old and ratio < (1 - FALL) * old[name]}
-        for old, new in zip(earlier, now, strict=True)
-    )
-    return Ratios(*kinds)
+def tolerance(earlier: Ratios, now: Ratios) -> float:
+    """By how much a ratio may be lower, as a share."""
+    return FALL if earlier.machine == now.machine is not None else FALL_ELSEWHERE
 
 
-def confirmed(earlier: Ratios, found: Found, measure: Measure) -> Ratios:
+def fallen(earlier: Ratios, now: Ratios) -> dict[str, float]:
+    """Those of now that are lower by more than is tolerated."""
+    old, least = earlier.fraction_of_matmul, 1 - tolerance(earlier, now)
+    return {name: ratio for name, ratio in now.fraction_of_matmul.items() if name in old and ratio < least * old[name]}
+
+
+def confirmed(earlier: Ratios, found: Bench, measure: Callable[[Sequence[str]], Bench]) -> Ratios:
     """The ratios found; what fell is measured once more, for that may have been noise, and the better one counts."""
     now = ratios_of(found)
     fell = fallen(earlier, now)
-    slow = [peer for peer in peers.PEERS if peer.key in fell.times_peer]
-    agents = [one.agent for one in found.ours.results if name_of(one) in fell.fraction_of_matmul]
-    agents += [peer.agent for peer in slow]
-    if not agents:
+    if not fell:
         return now
-    again = ratios_of(measure(list(dict.fromkeys(agents)), slow))
-    kinds = (
-        {name: max(ratio, second.get(name, ratio)) if name in lost else ratio for name, ratio in first.items()}
-        for first, second, lost in zip(now, again, fell, strict=True)
-    )
-    return Ratios(*kinds)
+    agents = dict.fromkeys(one.agent for one in found.results if name_of(one) in fell)
+    again = ratios_of(measure(list(agents))).fraction_of_matmul
+    better = {name: max(ratio, again.get(name, ratio)) for name, ratio in fell.items()}
+    return now._replace(fraction_of_matmul={**now.fraction_of_matmul, **better})
 
 
 def verdict(earlier: Ratios, now: Ratios) -> list[str]:
     """A line for every ratio that fell, that was not measured, or that is new, and how many were compared."""
-    lines = []
-    for (kind, old), new, fell in zip(_items(earlier), now, fallen(earlier, now), strict=True):
-        for name in {**old, **new}:
-            what = f"{kind} of {name}"
-            if name in fell:
-                share = 100 * (1 - fell[name] / old[name])
-                lines.append(f"fell: {what}: {fell[name]:.3g}, {share:.0f} % below {old[name]:.3g}")
-            elif name not in new:
-                lines.append(f"not measured: {what}: {old[name]:.3g} before")
-            elif name not in old:
-                lines.append(f"new: {what}: {new[name]:.3g}")
-    both = sum(len(old.keys() & new.keys()) for old, new in zip(earlier, now, strict=True))
-    fell_in_all = sum(map(len, fallen(earlier, now)))
-    return [
-        *lines,
-        f"ratios compared: {both} of {sum(map(len, earlier))}, fallen by more than {100 * FALL:.0f} %: {fell_in_all}",
-    ]
-
-
-def _items(ratios: Ratios) -> list[tuple[str, Mapping[str, float]]]:
-    return list(ratios._asdict().items())
+    lines, fell = [], fallen(earlier, now)
+    old, new = earlier.fraction_of_matmul, now.fraction_of_matmul
+    for name in {**old, **new}:
+        what = f"fraction_of_matmul of {name}"
+        if name in fell:
+            share = 100 * (1 - fell[name] / old[name])
+            lines.append(f"fell: {what}: {fell[name]:.3g}, {share:.0f} % below {old[name]:.3g}")
+        elif name not in new:
+            lines.append(f"not measured: {what}: {old[name]:.3g} before")
+        elif name not in old:
+            lines.append(f"new: {what}: {new[name]:.3g}")
+    limit = tolerance(earlier, now)
+    of = f" (they are of {earlier.machine or 'an unknown machine'})" if limit == FALL_ELSEWHERE else ""
+    compared = f"{len(old.keys() & new.keys())} of {len(old)}{of}"
+    return [*lines, f"ratios compared: {compared}, fallen by more than {100 * limit:.0f} %: {len(fell)}"]

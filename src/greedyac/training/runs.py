@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from greedyac.agents import Agent, make_agent
+from greedyac.counting import plural
 from greedyac.envs import World, env_label, make_world
 from greedyac.errors import InputError
 from greedyac.hypers import hashed_values, whole
@@ -130,6 +131,11 @@ def seeds_text(seeds: Sequence[int]) -> str:
     runs = itertools.groupby(enumerate(seeds), key=lambda pair: pair[1] - pair[0])
     spans = [[seed for _, seed in members] for _, members in runs]
     return ",".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
+
+
+def named_seeds(seeds: Sequence[int]) -> str:
+    """Ascending seeds in words: `seed 3`, `seeds 0-9,12`."""
+    return f"{plural(len(seeds), 'seed')} {seeds_text(seeds)}"
 
 
 def _is_whole(text: str) -> bool:

@@ -13,13 +13,14 @@ from greedyac.envs import HostEnv
 from greedyac.envs.host import named_host_env
 from greedyac.errors import InputError, WorkerError
 from greedyac.hypers import whole
-from greedyac.progress import Progress
+from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import Policy, load_policy
 from greedyac.training.chunk import Chunk, read_middle, train_chunk
 from greedyac.training.cores import cores
 from greedyac.training.files import DamagedError, read_rows
 from greedyac.training.local import train_chunks
 from greedyac.training.plan import plan_cases, plan_chunks
+from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Case, Run, seed_list
 
@@ -57,6 +58,7 @@ def train(
     eval_every: int | None = None,
     eval_episodes: int = 10,
     workers: int | None = None,
+    progress: bool = True,
     on_progress: Callable[[Progress], None] | None = None,
     **hypers: object,
 ) -> TrainResult:
@@ -78,13 +80,22 @@ def train(
         eval_every: steps after which the most likely action is tried for `eval_episodes` episodes with learning off.
         eval_episodes: episodes of such an evaluation, whose mean return enters the column `eval_curve`.
         workers: number of processes.
-        on_progress: hears how far training has come, a few times a second.
+        progress: whether to show a bar, in a terminal or a notebook.
+        on_progress: called a few times a second with how far training has come, in place of the bar.
         **hypers: the agent's hyperparameters; the others keep their defaults.
     """
     world = env if isinstance(env, str) else named_host_env(env)
     evaluation = (eval_every, eval_episodes)
     runs = plan_runs(agent, world, steps, seeds, preset, env_options or {}, sweep or {}, hypers, evaluation)
-    return train_runs(runs, worker_count(workers), on_progress or (lambda progress: None))
+    count = worker_count(workers)
+    if on_progress is not None or not progress:
+        return train_runs(runs, count, on_progress or (lambda _: None))
+    with ProgressReport(f"{agent} on {runs[0].case.env_label}", lines=False) as report:
+        result = train_runs(runs, count, report.training)
+    done = result.curves.filter(pl.col("status") == "done").select("average_return", "final_return")
+    for line in missing_returns(runs[0].case.env, runs[0].case.steps, done.rows()):
+        report.say(line)
+    return result
 
 
 def worker_count(workers: int | None) -> int:
@@ -190,4 +201,4 @@ def _collect(runs: Sequence[Run], folder: Path, failed: dict[str, str], rate: fl
 
 def _policy(folder: Path, run: Run) -> Policy:
     held = load_policy(folder / f"{run.run_id}.safetensors")
-    return Policy(run, held.state, held.scales, held.translation)
+    return Policy(run, held.state, held.scales, held.translation, held.statistics)
