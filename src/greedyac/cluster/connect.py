@@ -127,7 +127,7 @@ def _look(
 ) -> Cluster:
     """What a cluster has, as soon as it can train so many chunks at once; `named` is its address in complaints."""
     try:
-        kind = asyncio.run(asyncio.wait_for(_kind(address), CONNECT_SECONDS))
+        kind = asyncio.run(_kind(address))
         reason = "" if kind == "Scheduler" else f"a {kind} does"
     except TimeoutError:
         reason = f"no word for {CONNECT_SECONDS:.0f} s"
@@ -149,18 +149,19 @@ def _look(
 async def _kind(address: str) -> str:
     """Which part of Dask listens there. A client would wait without end where it is none."""
     host, port = get_address_host_port(address)
-    end = time.monotonic() + CONNECT_SECONDS - LOOK_SECONDS
+    end = time.monotonic() + CONNECT_SECONDS
     while True:
         try:
-            _, writer = await asyncio.open_connection(host, port)
+            _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), CONNECT_SECONDS)
             break
         except ConnectionRefusedError:  # it may be about to start
             if time.monotonic() > end:
                 raise
         await asyncio.sleep(LOOK_SECONDS)
     writer.close()
-    async with rpc(address, connection_args=Security().get_connection_args("client")) as listener:
-        return str((await listener.identity())["type"])
+    async with asyncio.timeout(CONNECT_SECONDS):
+        async with rpc(address, connection_args=Security().get_connection_args("client")) as listener:
+            return str((await listener.identity())["type"])
 
 
 def _found(
