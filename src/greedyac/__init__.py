@@ -11,7 +11,6 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from greedyac import instructions
 from greedyac.registration import register
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ _HOMES = {
     "greedyac.training.train": ["TrainResult", "train"],
 }
 
-instructions.cap()
 register()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from greedyac import rng
+from greedyac.xla import configured
 
 MAX_SEED = 2**32 - 1
 
@@ -28,9 +29,11 @@ class Stream(IntEnum):
     PREDICT = 7
 
 
+@configured
 def seed_keys(seeds: list[int]) -> Array:
     """One key per seed, `[lanes]`."""
-    return jax.vmap(lambda seed: jax.random.key(seed, impl=rng.KEYS))(np.asarray(seeds, np.uint32))
+    words = np.stack([np.zeros(len(seeds), np.uint32), np.asarray(seeds, np.uint32)], -1)
+    return jax.random.wrap_key_data(words, impl=rng.KEYS)  # type: ignore[arg-type]  # the same, without a program
 
 
 def stream_key(key: Array, stream: Stream, index: Array | int) -> Array:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from greedyac.ccem.elite import elite_count, elites
 from greedyac.ccem.search import Problem, Search, State, begin, update
 from greedyac.hypers import static, swept
-from greedyac.precision import in_float32
 from greedyac.rng import KEYS
 from greedyac.spaces import Box, Spaces
+from greedyac.xla import configured
 
 Floats = NDArray[np.float64]
 
@@ -102,7 +102,7 @@ def gaussian_updates(
             told |= {f"{name}_mean": policy.mean, f"{name}_deviation": jnp.exp(policy.log_std)}
         return moved, told
 
-    @in_float32
+    @configured
     @jax.jit
     def trace() -> Any:
         return jax.lax.scan(step, begin(search, spaces, key), None, updates)[1]

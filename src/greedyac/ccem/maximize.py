@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from greedyac.ccem.search import Fault, Function, Problem, Search, State, begin, run
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import check_values, hypers_of, show, whole
-from greedyac.precision import in_float32
 from greedyac.rng import KEYS
 from greedyac.spaces import Box, Discrete, Spaces
+from greedyac.xla import configured
 
 TOLD = ("value", "actor_entropy", "actor_deviation", "proposal_entropy", "proposal_deviation")
 """Columns of a history, where they are known."""
@@ -67,7 +67,7 @@ class Maximum:
         each = [jax.tree.map(lambda weight, seed=seed: weight[seed], weights) for seed in range(len(self.seeds))]
         return each if self.several else each[0]
 
-    @in_float32
+    @configured
     def predict(self, contexts: Any) -> NDArray[Any]:
         """The actor's greedy actions for other contexts."""
         seen, plain = _checked_contexts(contexts)
@@ -79,7 +79,7 @@ class Maximum:
         return actions if self.several else actions[0]
 
 
-@in_float32
+@configured
 def maximize(
     f: Function,
     contexts: Any,

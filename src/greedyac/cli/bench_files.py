@@ -10,10 +10,10 @@ from typing import Any
 
 from greedyac import __version__
 from greedyac.counting import counted
+from greedyac.processor import processor
 from greedyac.training.cores import cores
 from greedyac.training.peers import factor, per_core
 from greedyac.training.ratios import Found, ratios_of, to_json
-from greedyac.training.rows import processor
 
 FILES = ("bench.json", "bench.md", "ratios.json", "peers.png", "peers.svg")
 OUR_HEADINGS = ("agent", "environment", "lanes", "run-steps/s", "GFLOP/s", "of matmul")

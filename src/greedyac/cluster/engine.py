@@ -20,11 +20,12 @@ from distributed import Client, KilledWorker, wait
 import greedyac
 from greedyac.cluster.call import call
 from greedyac.cluster.member import TOPIC
+from greedyac.processor import processor
 from greedyac.training.atomic import temporary_file
 from greedyac.training.chunk import Chunk
 from greedyac.training.files import DamagedError, publish_sealed
 from greedyac.training.pool import Crew, Events, Worker, hand_out
-from greedyac.training.rows import processor, versions
+from greedyac.training.rows import versions
 
 SILENCE_SECONDS = 60.0
 """A worker at work that is not heard of for so long is given up, until it speaks again. One that has not begun may be

@@ -22,7 +22,7 @@ from greedyac.envs.minatar.game import SIZE, Game, Played
 from greedyac.envs.mountain_car import Car, MountainCar
 from greedyac.envs.pendulum import Pendulum, Rod
 from greedyac.errors import InputError
-from greedyac.precision import in_float32
+from greedyac.xla import configured
 
 Frame = NDArray[np.uint8]
 Point = tuple[float, float]
@@ -153,7 +153,7 @@ def draw_game(env: Game, physics: Played, force: float) -> Frame:
     return canvas.frame()
 
 
-@in_float32
+@configured
 @partial(jax.jit, static_argnums=0)
 def _observed(env: Game, physics: Played) -> Array:
     return env.observe(physics)

@@ -22,9 +22,9 @@ from greedyac.envs.env import Env, EnvState, Transition
 from greedyac.envs.translation import gym_space
 from greedyac.errors import InputError, unknown
 from greedyac.hypers import whole
-from greedyac.precision import in_float32
 from greedyac.spaces import Box, Discrete
 from greedyac.streams import MAX_SEED, Stream, stream_key
+from greedyac.xla import configured
 
 Observation = NDArray[Any]
 Action = NDArray[np.float32] | np.int32
@@ -54,7 +54,7 @@ def compiled(env: Env) -> Compiled:
     def step(state: EnvState, action: Array, seed: Array) -> tuple[EnvState, Transition]:
         return env.step(state, action, stream_key(key_of(seed), Stream.MOVE, state.time))
 
-    return Compiled(in_float32(jax.jit(reset)), in_float32(jax.jit(step)))
+    return Compiled(configured(jax.jit(reset)), configured(jax.jit(step)))
 
 
 class Face(gymnasium.Env[Observation, Any]):

@@ -16,8 +16,8 @@ from greedyac.agents import Agent, GreedyAC
 from greedyac.agents.random import Uniform
 from greedyac.nets import TwinCritic
 from greedyac.policies import ClippedGaussian, SquashedGaussian, TruncatedGaussian
-from greedyac.precision import in_float32
 from greedyac.spaces import Box, Discrete, Spaces
+from greedyac.xla import configured
 
 POINTS = 201
 """Actions from the lowest to the highest at which each dimension is shown."""
@@ -72,7 +72,7 @@ Explanation = Continuous | Categorical
 """Fields of what the agent does not have are None."""
 
 
-@in_float32
+@configured
 @partial(jax.jit, static_argnums=(0, 2))
 def explain(agent: Agent, state: Any, spaces: Spaces, observation: Array, key: Array) -> Explanation:
     """What the agent in this state thinks at `observation: [features]`, as its networks see it; compiled once per

@@ -14,14 +14,14 @@ import polars as pl
 from greedyac.counting import counted
 from greedyac.envs import parse_env_label
 from greedyac.errors import InputError
-from greedyac.precision import in_float32
 from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.atomic import write_atomically
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.normalise import normal_observation
-from greedyac.training.rows import SCHEMA, cpu, make_row, versions, world_versions
+from greedyac.training.rows import SCHEMA, cpu, make_row, software
 from greedyac.training.runs import Case, Run
+from greedyac.xla import configured
 
 MOST_LIKELY_FIRST = (10, *range(1, 1001))
 """Numbers of episodes."""
@@ -92,7 +92,7 @@ def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
 def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterator[dict[str, Any]]:
     """Advance step by step; what is seen after each, in blocks. The program that trains is the usual one."""
 
-    @in_float32
+    @configured
     @jax.jit
     def look(lane: Lane) -> tuple[Any, ...]:
         first = jax.tree.map(lambda leaf: leaf[0], lane)
@@ -123,7 +123,7 @@ def _obstacles(row: dict[str, Any], run: Run) -> list[str]:
         obstacles.append(f"the numerics of {run.case.agent} or {run.case.env} have changed since")
     if row["versions"] is None:
         return [*obstacles, "the store has no numbers of it"]
-    then, now = json.loads(row["versions"]), versions() | world_versions(run.case.world)
+    then, now = json.loads(row["versions"]), software(run.case.world)
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
             obstacles.append(f"{name} {then.get(name)} then, {now.get(name)} now")

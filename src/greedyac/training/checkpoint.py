@@ -28,7 +28,6 @@ from greedyac.envs.statistics import NO_STATISTICS, Statistics, prepare
 from greedyac.envs.translation import Translation
 from greedyac.errors import InputError
 from greedyac.hypers import stack, whole
-from greedyac.precision import in_float32
 from greedyac.streams import Stream, seed_keys, stream_key
 from greedyac.training.atomic import write_atomically
 from greedyac.training.cost import lane_bytes
@@ -37,6 +36,7 @@ from greedyac.training.memory import machine_bytes
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps
+from greedyac.xla import configured
 
 FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""
@@ -118,10 +118,10 @@ def _acting(agent: Any) -> Any:
         seen = normal_observation(scales, observation)
         return jax.vmap(lambda one, key: agent.act(state, one, key, greedy))(seen, keys)
 
-    return in_float32(jax.jit(act, static_argnums=5))
+    return configured(jax.jit(act, static_argnums=5))
 
 
-@in_float32
+@configured
 def _on_device(state: Any, scales: Scales | None, seed: int) -> tuple[Any, Any, Any]:
     """What acting reads, where no call has to copy it: the actor, scales, and a key."""
     actor = state._replace(**{name: None for name in state._fields if name != "actor"})
@@ -258,7 +258,7 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
     return Checkpoint(Policy(run, snapshot.lane.agent, snapshot.lane.scales, statistics=statistics), snapshot)
 
 
-@in_float32
+@configured
 def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
     learner, spaces = run.case.learner, run.case.world.spaces
     shapes = eqx.filter_eval_shape(learner.init, jax.random.key(0), spaces)
@@ -272,7 +272,7 @@ def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
     return Policy(run, blank._replace(**kept), filled["scales"], statistics=statistics)
 
 
-@in_float32
+@configured
 def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
     time, error, restarted = (middle[name] for name in ("time", "error", "restarted"))
     whole("time", time, 0, run.case.steps)

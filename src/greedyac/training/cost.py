@@ -12,11 +12,11 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
 from greedyac.hypers import stack
 from greedyac.nets import found_numbers, seen_numbers
-from greedyac.precision import in_float32
 from greedyac.spaces import KERNEL, Box, Spaces
 from greedyac.streams import seed_keys
 from greedyac.training.loop import Program
 from greedyac.training.runs import Case
+from greedyac.xla import configured
 
 PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     # agent: (policy, critic) with continuous actions, the same with discrete ones. A gradient takes three passes.
@@ -98,7 +98,7 @@ def nominal_seconds(case: Case) -> float:
 
 
 @cache
-@in_float32
+@configured
 def lane_bytes(program: Program) -> int:
     """Memory that one lane of the program takes: mostly its replay."""
     hypers = {name: value[0] for name, value in stack([program.agent]).items()}

@@ -11,9 +11,9 @@ from jax import Array
 from greedyac.envs import Env
 from greedyac.envs.calls import reset_env, step_env
 from greedyac.envs.translation import Translation
-from greedyac.precision import in_float32
 from greedyac.streams import Stream, host_seed, stream_key
 from greedyac.training.normalise import normal_observation
+from greedyac.xla import configured
 
 MOST_STEPS = 100_000
 """Of an episode on the host: a policy that is not trained may never end one that has no time limit."""
@@ -51,7 +51,7 @@ def _returns(agent: Any, env: Env, greedy: bool) -> Any:
         keys = jax.vmap(lambda number: stream_key(key, Stream.EVALUATE, number))(numbers)
         return jax.vmap(episode, in_axes=(None, None, 0))(state, scales, keys)
 
-    return in_float32(jax.jit(numbered))
+    return configured(jax.jit(numbered))
 
 
 def host_returns(
@@ -88,4 +88,4 @@ def _act(agent: Any, greedy: bool) -> Any:
         act_key = jax.random.fold_in(key, time)
         return agent.act(state, normal_observation(scales, observation), act_key, greedy=greedy)
 
-    return in_float32(jax.jit(act))
+    return configured(jax.jit(act))

@@ -236,10 +236,8 @@ class HostLanes(Lanes):
             for outcome, error, restarted, known in told
         ]
 
-    def _outcome(
-        self, number: int, agent: Any, scales: Any, ran: curve.Curve, diverged_at: Any, healthy: Any
-    ) -> Outcome:
-        return super()._outcome(number, agent, scales, ran, self._diverged_at(number, diverged_at), healthy)
+    def _outcome(self, number: int, agent: Any, scales: Any, ran: curve.Curve, diverged_at: Any) -> Outcome:
+        return super()._outcome(number, agent, scales, ran, self._diverged_at(number, diverged_at))
 
     def _diverged_at(self, lane: int, known: Any) -> Any:
         """Also of a lane that was stopped before its numbers were looked at."""

@@ -19,10 +19,10 @@ from jax import Array
 
 from greedyac.envs import Transition
 from greedyac.hypers import stack
-from greedyac.precision import in_float32
 from greedyac.streams import seed_keys
 from greedyac.training import curve
 from greedyac.training.loop import Lane, Program
+from greedyac.xla import configured
 
 SMALL = 4096
 """Arrays of fewer numbers are packed: copying larger ones would take longer than passing them."""
@@ -149,12 +149,12 @@ class Stepped(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-@in_float32
+@configured
 def compiled_for_host(program: Program, width: int) -> Stepped:
     """The program for so many lanes, compiled once."""
 
     def quick(function: Any) -> Any:
-        return in_float32(jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}))
+        return configured(jax.jit(function, compiler_options={"xla_backend_optimization_level": 0}))
 
     keys, hypers = seed_keys([0] * width), stack([program.agent] * width)
     begin = jax.vmap(program.lane)

@@ -22,13 +22,13 @@ from greedyac.agents.random import uniform_action
 from greedyac.envs import Env, Transition, World
 from greedyac.envs.statistics import NO_STATISTICS, Statistics
 from greedyac.hypers import stack, swept_names
-from greedyac.precision import in_float32
 from greedyac.replay import Batch
 from greedyac.spaces import Box, Spaces
 from greedyac.streams import Stream, seed_keys, stream_key
 from greedyac.training import curve
 from greedyac.training.episodes import compiled_returns
 from greedyac.training.normalise import Scales, normal_observation, normal_reward, seen, unknown_scales
+from greedyac.xla import configured
 
 MIN_WIDTH = 2
 """A lone run is padded to two lanes: XLA drops a batch axis of one, and then rounds differently. (Runs with
@@ -200,7 +200,7 @@ class Compiled(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-@in_float32
+@configured
 def compiled(program: Program, width: int) -> Compiled:
     """The program for so many lanes, compiled once; its parts at the same time where there are cores for it.
 
@@ -357,23 +357,13 @@ class Lanes:
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
         state = self.state
-        told = jax.device_get(
-            (
-                state.agent,
-                state.scales,
-                state.curve,
-                state.diverged_at,
-                jax.vmap(all_finite, axis_size=len(state.diverged_at))(state.agent),
-            )
-        )
+        told = jax.device_get((state.agent, state.scales, state.curve, state.diverged_at))
         lanes = [jax.tree.map(lambda leaf, lane=lane: leaf[lane], told) for lane in range(self.count)]
         return [self._outcome(number, *lane) for number, lane in enumerate(lanes)]
 
-    def _outcome(
-        self, number: int, agent: Any, scales: Any, ran: curve.Curve, diverged_at: Any, healthy: Any
-    ) -> Outcome:
+    def _outcome(self, number: int, agent: Any, scales: Any, ran: curve.Curve, diverged_at: Any) -> Outcome:
         summary = curve.summarise(ran)
-        if diverged_at < 0 and not healthy:
+        if diverged_at < 0 and not _is_finite(agent):
             diverged_at = self.time - 1  # since the last inspection
         outcome = Outcome(summary, None, agent, scales, self.evaluations[number])
         if diverged_at < 0:
@@ -386,6 +376,13 @@ def all_finite(state: Any) -> Array:
     """Whether no number of an agent's state is NaN or infinite."""
     leaves = [leaf for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.floating)]
     return jnp.isfinite(jnp.array([leaf.sum() for leaf in leaves])).all()
+
+
+def _is_finite(state: Any) -> bool:
+    """The same on the host, where no program has to be compiled for it."""
+    leaves = [leaf for leaf in map(np.asarray, jax.tree.leaves(state)) if leaf.dtype.kind == "f"]
+    with np.errstate(over="ignore", invalid="ignore"):
+        return all(np.isfinite(leaf.sum()) for leaf in leaves)
 
 
 def static_part(agent: Agent) -> Agent:

@@ -15,7 +15,6 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
-from greedyac.instructions import without_cap
 from greedyac.training.bench import Bench, matmul_gflops
 from greedyac.training.cores import cores
 
@@ -154,7 +153,7 @@ class _Process:
                 stdout=out,
                 stderr=err,
                 env={
-                    **without_cap(os.environ),
+                    **os.environ,
                     "PJRT_NPROC": "1",
                     "OMP_NUM_THREADS": "1",
                     "SB3_LOGDIR": str(files.parent),

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from greedyac.errors import InputError, unknown
+from greedyac.processor import processor
 from greedyac.training import bench
 from greedyac.training.bench import Bench, Measured
 from greedyac.training.cost import PASSES
 from greedyac.training.peers import PeerResult, PeersBench
-from greedyac.training.rows import processor
 
 FALL = 0.15
 """A ratio that is lower by more than this share has fallen."""

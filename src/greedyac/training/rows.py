@@ -3,16 +3,16 @@
 import json
 import math
 import platform
-import re
 from functools import cache
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import jax
 import polars as pl
 
+from greedyac import xla
 from greedyac.envs import Env, World
+from greedyac.processor import processor
 from greedyac.training.curve import BINS
 from greedyac.training.loop import Outcome
 from greedyac.training.runs import Run
@@ -62,7 +62,7 @@ def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "curve": summary.curve,
         "curve_steps": run.case.steps / BINS,
         **_evaluated(run, outcome),
-        "versions": json.dumps(versions() | world_versions(run.case.world), sort_keys=True),
+        "versions": json.dumps(software(run.case.world), sort_keys=True),
         "cpu": cpu(),
         "seconds": seconds,
     }
@@ -111,6 +111,11 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in packages}}
 
 
+def software(world: World) -> dict[str, str]:
+    """All that a result on this environment depends on, the processor aside."""
+    return versions() | world_versions(world) | xla.deviation()
+
+
 @cache
 def world_versions(world: World) -> dict[str, str]:
     """The software of an environment that is not ours, as far as it can be told."""
@@ -129,22 +134,3 @@ def on_accelerator() -> bool:
 def cpu() -> str:
     """The type of processor, or of the accelerator that is used in its place."""
     return f"{jax.default_backend()} {jax.devices()[0].device_kind}" if on_accelerator() else processor()
-
-
-_PROCESSOR_NUMBERS = ("cpu family", "model", "CPU implementer", "CPU part")
-"""The last two are those of ARM. Processors that differ in them were seen to differ in the last bits of a run."""
-
-
-@cache
-def processor() -> str:
-    """The type of processor: its name, which in a virtual machine can stand for several, and its numbers."""
-    info = Path("/proc/cpuinfo")
-    return processor_of(info.read_text() if info.exists() else "")
-
-
-def processor_of(info: str) -> str:
-    """The same, of a machine whose /proc/cpuinfo is given."""
-    told = dict(re.findall(r"^(.+?)\s*: (.+)$", info.partition("\n\n")[0], re.MULTILINE))
-    numbers = [f"{name} {told[name]}" for name in _PROCESSOR_NUMBERS if name in told]
-    parts = [told.get("model name", platform.processor()), *numbers]
-    return f"{platform.machine()} {', '.join(filter(None, parts))}".strip()

@@ -26,10 +26,12 @@ def main() -> None:
         print(json.dumps({"event": event, **about}), file=events)
 
     try:  # imports JAX: only after the pinning
+        from greedyac import xla
         from greedyac.errors import InputError
         from greedyac.training.chunk import Chunk, train_chunk
         from greedyac.training.rows import cpu, versions
 
+        xla.start()
         tell("ready", cpu=cpu(), versions=versions())
     except Exception as error:
         tell("unfit", error=f"can't train: {_in_words(error)}")

@@ -1,0 +1,128 @@
+"""How everything here is compiled: for instructions that keep a run's bits, in float32, and not twice on one machine.
+
+With AVX-512 the bits of a run depend on the lanes beside it, as they don't with AVX2. So we do without. With jaxlib
+0.12 they do with AVX2, too: LLVM fuses one of the products of a·b + c·d with the sum, which is then rounded only once,
+and which of them depends on how it has vectorized and unrolled the loop. AVX has no such instruction.
+
+The two modules of JAX that are private are used nowhere else: to ask whether JAX has started, and to put our cache in
+the place of its own, which neither checks what it reads nor keeps to a size without another package.
+"""
+
+import os
+import platform
+import threading
+from collections.abc import Callable
+from functools import cache, wraps
+from importlib.metadata import version
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+from jax._src import compilation_cache, xla_bridge
+
+from greedyac.program_cache import ProgramCache, cache_folder
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_FLAG = "--xla_cpu_max_isa="
+NO_LIMIT = "no limit"
+MIN_SECONDS = 0.2
+"""Programs that compile faster are not worth a file."""
+
+
+def configured(function: Callable[P, T]) -> Callable[P, T]:
+    """The same function; what it compiles is held to our instructions, computed in float32, and cached.
+
+    Float32 whatever `jax_enable_x64` says: code of a user's environment must not run inside it.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        start()
+        with jax.enable_x64(False), _CACHED:
+            return function(*args, **kwargs)
+
+    return call
+
+
+def our_limit() -> str:
+    """The most that the installed XLA may use of a processor; nothing where there is nothing to do without."""
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return ""
+    major, minor, *_ = version("jaxlib").split(".")
+    return "AVX2" if (int(major), int(minor)) < (0, 12) else "AVX"
+
+
+def deviation() -> dict[str, str]:
+    """What XLA is held to if it is not our limit: then a run's bits may be others. For the `versions` of a row."""
+    held = start()
+    return {} if held == our_limit() else {"xla_cpu_max_isa": held}
+
+
+_STARTING = threading.Lock()
+_held: str | None = None
+
+
+def start() -> str:
+    """Start JAX, held to our limit unless the user named another or has started it; what it is held to."""
+    global _held
+    if _held is None:
+        with _STARTING:
+            _held = _start() if _held is None else _held
+    return _held
+
+
+def _start() -> str:
+    """XLA reads the environment only now. Programs that are started from here get it as it was."""
+    given, limit = os.environ.get("XLA_FLAGS"), our_limit()
+    if _FLAG in (given or ""):
+        return (given or "").rpartition(_FLAG)[2].partition(" ")[0]
+    if not limit:
+        return ""
+    if xla_bridge.backends_are_initialized():
+        return NO_LIMIT
+    os.environ["XLA_FLAGS"] = f"{given or ''} {_FLAG}{limit}".lstrip()
+    try:
+        jax.devices()
+    finally:
+        del os.environ["XLA_FLAGS"]
+        if given is not None:
+            os.environ["XLA_FLAGS"] = given
+    return limit
+
+
+class _Cached:
+    """Puts our cache in the place of JAX's while programs of ours are compiled, unless the user has set one up."""
+
+    def __init__(self) -> None:
+        self._lock, self._depth = threading.Lock(), 0
+        self._before: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1 and (ours := _program_cache()) is not None and not _is_users():
+                self._before = jax.config.jax_persistent_cache_min_compile_time_secs
+                jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
+                compilation_cache._cache = ours
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and self._before is not None:
+                compilation_cache._cache = None
+                jax.config.update("jax_persistent_cache_min_compile_time_secs", self._before)
+                self._before = None
+
+
+_CACHED = _Cached()
+
+
+def _is_users() -> bool:
+    return bool(jax.config.jax_compilation_cache_dir) or compilation_cache._cache is not None
+
+
+@cache
+def _program_cache() -> ProgramCache | None:
+    folder = cache_folder()
+    return None if folder is None else ProgramCache(folder, start())
