@@ -9,7 +9,10 @@ from clusters import Cluster
 from processes import end_tree
 from sweeping import Sweeps, numbers, write_study
 
+from greedyac import xla
 from greedyac.cli import main
+
+xla.start()  # before a test does with JAX what we would not
 
 
 @pytest.fixture(scope="session")

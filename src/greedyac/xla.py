@@ -24,6 +24,7 @@ from greedyac.program_cache import ProgramCache, cache_folder
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_CONFIG: Any = jax.config
 _FLAG = "--xla_cpu_max_isa="
 NO_LIMIT = "no limit"
 MIN_SECONDS = 0.2
@@ -102,16 +103,16 @@ class _Cached:
         with self._lock:
             self._depth += 1
             if self._depth == 1 and (ours := _program_cache()) is not None and not _is_users():
-                self._before = jax.config.jax_persistent_cache_min_compile_time_secs
-                jax.config.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
-                compilation_cache._cache = ours
+                self._before = _CONFIG.jax_persistent_cache_min_compile_time_secs
+                _CONFIG.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
+                compilation_cache._cache = ours  # type: ignore[assignment]  # it has the same two methods
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._depth -= 1
             if self._depth == 0 and self._before is not None:
                 compilation_cache._cache = None
-                jax.config.update("jax_persistent_cache_min_compile_time_secs", self._before)
+                _CONFIG.update("jax_persistent_cache_min_compile_time_secs", self._before)
                 self._before = None
 
 
@@ -119,7 +120,7 @@ _CACHED = _Cached()
 
 
 def _is_users() -> bool:
-    return bool(jax.config.jax_compilation_cache_dir) or compilation_cache._cache is not None
+    return bool(_CONFIG.jax_compilation_cache_dir) or compilation_cache._cache is not None
 
 
 @cache

@@ -6,8 +6,34 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+
+_ahead: list[subprocess.Popen[str]] = []
+
+
+@contextlib.contextmanager
+def one_ahead() -> Iterator[None]:
+    """Start the process of the first worker at once, while this one still imports and plans."""
+    _ahead.append(_start("later"))
+    try:
+        yield
+    finally:
+        for process in _ahead:  # no worker took it
+            with process:
+                process.kill()
+        _ahead.clear()
+
+
+def _start(core: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "greedyac.training.worker", core],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PJRT_NPROC": "1"},
+        start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
+    )
 
 
 class WorkerProcess:
@@ -15,14 +41,10 @@ class WorkerProcess:
 
     def __init__(self, core: int, on_event: Callable[[dict[str, Any]], None]):
         self.died = False
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "greedyac.training.worker", str(core)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PJRT_NPROC": "1"},
-            start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
-        )
+        is_ahead = bool(_ahead)
+        self._process = _ahead.pop() if is_ahead else _start(str(core))
+        if is_ahead:
+            self.send(str(core))
         self._listener = threading.Thread(target=self._listen, args=(on_event,), daemon=True)
         self._listener.start()
 
@@ -31,11 +53,11 @@ class WorkerProcess:
         """Its number in the system."""
         return self._process.pid
 
-    def send(self, chunk: str) -> None:
+    def send(self, line: str) -> None:
         """Have a chunk trained, given as JSON."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError, ValueError):  # it died, or was ended: the listener tells
-            self._process.stdin.write(chunk + "\n")
+            self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
     def _listen(self, on_event: Callable[[dict[str, Any]], None]) -> None:

@@ -1,22 +1,29 @@
 """A worker process: chunks come in as JSON lines on standard input, events go out as JSON lines.
 
-Started by `process`, spawned and never forked, pinned to one core before JAX is imported. It ends when its input does:
-when the parent closes it, or dies, however that happens.
+Started by `process`, spawned and never forked, pinned to one core before JAX starts. It ends when its input does: when
+the parent closes it, or dies, however that happens.
 """
 
+import contextlib
 import json
 import os
 import queue
 import sys
 import threading
+from pathlib import Path
 from typing import Any
+
+LATER = "later"
 
 
 def main() -> None:
-    """Serve chunks until the input ends. The only argument is the core to run on, or −1 for any."""
-    core = int(sys.argv[1])
-    if core >= 0 and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
+    """Serve chunks until the input ends.
+
+    The only argument is the core to run on, or −1 for any; or `later`, and the first line of the input is the core.
+    """
+    place = sys.argv[1]
+    if place != LATER:
+        _pin(int(place))
     events = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints must not mix with the events
     chunks: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -25,13 +32,15 @@ def main() -> None:
     def tell(event: str, **about: Any) -> None:
         print(json.dumps({"event": event, **about}), file=events)
 
-    try:  # imports JAX: only after the pinning
+    try:  # imports JAX
         from greedyac import xla
         from greedyac.errors import InputError
         from greedyac.training.chunk import Chunk, train_chunk
         from greedyac.training.rows import cpu, versions
 
-        xla.start()
+        if place == LATER:
+            _pin(int(chunks.get()))
+        xla.start()  # with one thread per core that it may use
         tell("ready", cpu=cpu(), versions=versions())
     except Exception as error:
         tell("unfit", error=f"can't train: {_in_words(error)}")
@@ -50,6 +59,16 @@ def main() -> None:
             tell("failed", error=_in_words(error))  # the parent decides what it means
         else:
             tell("done", **receipt._asdict())
+
+
+def _pin(core: int) -> None:
+    """Keep this process, with all of its threads, to a core; −1 is any."""
+    if core < 0 or not hasattr(os, "sched_setaffinity"):
+        return
+    threads = Path("/proc/self/task")
+    for thread in [int(path.name) for path in threads.iterdir()] if threads.exists() else [0]:
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(thread, {core})
 
 
 def _in_words(error: Exception) -> str:

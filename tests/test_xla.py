@@ -1,0 +1,190 @@
+"""How our programs are compiled: what XLA may use of a processor, when JAX starts, and whose cache is asked."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+from jax._src import compilation_cache
+
+from greedyac import xla
+from greedyac.processor import processor_of
+from greedyac.xla import configured, our_limit
+
+CONFIG: Any = jax.config
+NEEDS_LIMIT = pytest.mark.skipif(not our_limit(), reason="there is nothing to do without on this processor")
+USES_CACHE = """
+import jax, jax.numpy as jnp
+from greedyac import xla
+xla.MIN_SECONDS = 0.0
+print(xla.configured(jax.jit(lambda x: jnp.tanh(x) + 1))(2.0))
+"""
+
+
+def run(code: str, **environment: str | None) -> list[str]:
+    """The lines that a fresh process prints; a variable that is None is not set there."""
+    changed = {**os.environ, "XLA_FLAGS": None, **environment}
+    env = {name: value for name, value in changed.items() if value is not None}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("machine", "jaxlib", "limit"),
+    [
+        ("x86_64", "0.10.2", "AVX2"),
+        ("AMD64", "0.11.2", "AVX2"),
+        ("x86_64", "0.12.0.1", "AVX"),
+        ("x86_64", "1.0.0", "AVX"),
+        ("aarch64", "0.12.0", ""),
+    ],
+)
+def test_xla_does_without_what_makes_bits_depend_on_the_lanes(
+    machine: str, jaxlib: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(xla, "version", lambda name: {"jaxlib": jaxlib}[name])
+    assert our_limit() == limit
+
+
+def test_importing_greedyac_changes_nothing_and_imports_no_jax() -> None:
+    code = "import sys, os, greedyac; print('jax' in sys.modules, os.environ.get('XLA_FLAGS'))"
+    assert run(code) == ["False None"]
+    assert run(code, XLA_FLAGS="--xla_dump_to=/x") == ["False --xla_dump_to=/x"]
+
+
+def test_importing_everything_does_not_start_jax() -> None:
+    code = """
+import importlib, pkgutil, greedyac
+for module in pkgutil.walk_packages(greedyac.__path__, "greedyac."):
+    if not module.name.startswith(("greedyac.peers", "greedyac.cluster", "greedyac.film.play")):
+        importlib.import_module(module.name)
+from jax._src import xla_bridge
+print(xla_bridge.backends_are_initialized())
+"""
+    assert run(code) == ["False"]
+
+
+@NEEDS_LIMIT
+def test_the_limit_is_set_where_we_start_jax_and_only_for_that_moment() -> None:
+    code = """
+import os, re, zlib
+import jax, jax.numpy as jnp
+from greedyac import xla
+print(xla.start(), xla.deviation(), os.environ["XLA_FLAGS"])
+program = jax.jit(lambda x: jnp.tanh(x) @ x).lower(jnp.ones((40, 40))).compile()
+machine = program.runtime_executable().serialize().partition(b"-prefer-256-bit")[0]
+print(b"+avx512f" in machine, b"-avx512f" in machine)
+"""
+    held, features = run(code, XLA_FLAGS="--xla_cpu_enable_fast_math=false")
+    assert held == f"{our_limit()} {{}} --xla_cpu_enable_fast_math=false"
+    assert features == "False True"
+
+
+@NEEDS_LIMIT
+@pytest.mark.parametrize(
+    ("flags", "before", "held"),
+    [
+        ("--xla_cpu_max_isa=SSE4_2 --xla_cpu_enable_fast_math=false", "", "SSE4_2"),
+        (None, "import jax; jax.devices()", xla.NO_LIMIT),
+    ],
+    ids=["another was named", "JAX had started"],
+)
+def test_rows_say_what_limit_there_was_if_not_ours(flags: str | None, before: str, held: str) -> None:
+    code = f"""
+{before}
+import json
+import greedyac
+from greedyac.training.drive import drive, make_lanes
+from greedyac.training.plan import plan_cases
+from greedyac.training.rows import make_row
+from greedyac.training.runs import Run
+[case] = plan_cases("random", "Pendulum-CA", 10, None, {{}}, {{}}, {{}})
+lanes = make_lanes([case.learner], case.world, [0], 10)
+drive(lanes, lambda _: None)
+row = make_row(Run(case, 0), lanes.outcomes()[0], 0.0)
+print(json.loads(row["versions"]).get("xla_cpu_max_isa"))
+from greedyac.study.rerun import rerun
+ours = json.dumps({{k: v for k, v in json.loads(row["versions"]).items() if k != "xla_cpu_max_isa"}})
+print(rerun(row, lambda _: None).obstacles, rerun(row | {{"versions": ours}}, lambda _: None).obstacles)
+"""
+    said, obstacles = run(code, XLA_FLAGS=flags)
+    assert said == held
+    assert obstacles == f"[] ['xla_cpu_max_isa None then, {held} now']"
+
+
+def test_rows_do_not_mention_our_own_limit() -> None:
+    assert xla.start() == our_limit()
+    assert xla.deviation() == {}
+
+
+def test_programs_are_kept_where_the_variable_says(tmp_path: Path) -> None:
+    assert run(USES_CACHE, GREEDYAC_CACHE=str(tmp_path / "here")) == ["1.9640276"]
+    [kept] = (tmp_path / "here").rglob("*.program")
+    before = kept.stat()
+    assert run(USES_CACHE, GREEDYAC_CACHE=str(tmp_path / "here")) == ["1.9640276"]
+    assert kept.stat().st_ino == before.st_ino  # read, and not written again
+    assert kept.stat().st_mtime_ns > before.st_mtime_ns
+
+
+def test_an_empty_variable_turns_the_cache_off(tmp_path: Path) -> None:
+    run(USES_CACHE, GREEDYAC_CACHE="", HOME=str(tmp_path), XDG_CACHE_HOME=str(tmp_path))
+    assert not list(tmp_path.rglob("*.program"))
+
+
+def test_a_cache_that_the_user_has_set_up_in_jax_is_used_in_place_of_ours(tmp_path: Path) -> None:
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    given = {"JAX_COMPILATION_CACHE_DIR": str(theirs), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    run(USES_CACHE, GREEDYAC_CACHE=str(ours), **given)
+    assert list(theirs.iterdir())
+    assert not ours.exists()
+
+
+def test_a_users_own_programs_are_not_kept_nor_is_a_cache_set_up_later_in_the_way(tmp_path: Path) -> None:
+    code = f"""{USES_CACHE}
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.jit(lambda x: jnp.sin(x) - 3)(2.0)
+jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "theirs")!r})
+jax.jit(lambda x: jnp.cos(x) * 3)(2.0)
+xla.configured(jax.jit(lambda x: jnp.cos(x) * 7))(2.0)
+"""
+    run(code, GREEDYAC_CACHE=str(tmp_path / "ours"))
+    assert len(list((tmp_path / "ours").rglob("*.program"))) == 1
+    assert len(list((tmp_path / "theirs").glob("*-cache"))) == 2
+
+
+def test_jax_is_as_it_was_after_a_call_even_one_that_fails() -> None:
+    def inside(depth: int) -> None:
+        assert not CONFIG.jax_enable_x64
+        assert CONFIG.jax_persistent_cache_min_compile_time_secs == xla.MIN_SECONDS
+        assert compilation_cache._cache is not None
+        if depth:
+            configured(inside)(depth - 1)
+            assert compilation_cache._cache is not None
+        raise KeyError
+
+    def outside() -> tuple[object, ...]:
+        return CONFIG.jax_persistent_cache_min_compile_time_secs, compilation_cache._cache
+
+    before = outside()
+    assert before[1] is None
+    with pytest.raises(KeyError):
+        configured(inside)(0)
+    assert outside() == before
+
+
+def test_processors_of_one_name_differ_by_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "processor", lambda: "")
+    info = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\nmodel\t\t: 18\n"
+    assert processor_of(info) == "x86_64 AMD EPYC, cpu family 25, model 17"
+    arm = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n"
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    assert processor_of(arm) == "aarch64 CPU implementer 0x41, CPU part 0xd0c"
+    assert processor_of("") == "aarch64"
