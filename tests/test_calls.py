@@ -73,10 +73,36 @@ class EmptyStep(Diary):
         return None
 
 
+class ThreeStep(Diary):
+    def step(self, action: Any) -> Any:
+        return tuple(super().step(action))[:3]
+
+
+class ThreeReset(Diary):
+    def reset(self, **given: Any) -> Any:
+        return (*super().reset(**given), None)
+
+
 class OwnMistake(Diary):
     def step(self, action: Any) -> Any:
         one, two = list(super().step(action))
         return one, two
+
+
+class Passes(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper of one's own, which takes apart what it gets."""
+
+    def reset(self, **given: Any) -> Any:
+        observation, info = self.env.reset(**given)
+        return observation, info
+
+    def step(self, action: Any) -> Any:
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        return observation, reward, terminated, truncated, info
+
+
+def wrapped(kind: type[Diary]) -> Callable[[], Any]:
+    return lambda: Passes(kind())
 
 
 def limited(kind: type[Diary]) -> Callable[[], Any]:
@@ -106,14 +132,18 @@ START, STEP = "the environment failed in its first reset: ", "the environment fa
         (OldReset, f"{START}TypeError: reset returned 2 values, the last of type float{TWO}"),
         (ArrayReset, f"{START}TypeError: reset returned one value (of type ndarray){TWO}"),
         (EmptyReset, f"{START}TypeError: reset returned None{TWO}"),
-        (normalized(ArrayReset), f"{START}TypeError: reset returned something else{TWO}"),
+        (normalized(ArrayReset), f"{START}TypeError: reset did not return two values{TWO}"),
         (Seedless, f"{START}TypeError: Seedless.reset() got an unexpected keyword argument 'seed'{SIGNATURE}"),
         (limited(Seedless), f"{START}TypeError: Seedless.reset() got an unexpected keyword argument 'seed'{SIGNATURE}"),
         (limited(Optionless), f"Optionless.reset() got an unexpected keyword argument 'options'{SIGNATURE}"),
         (OldStep, f"{STEP}TypeError: step returned 4 values{FIVE} (Gym's old done is"),
         (limited(OldStep), f"{STEP}TypeError: step returned 4 values{FIVE} (Gym's old done is"),
         (EmptyStep, f"{STEP}TypeError: step returned None{FIVE}"),
-        (limited(EmptyStep), f"{STEP}TypeError: step returned something else{FIVE}"),
+        (limited(EmptyStep), f"{STEP}TypeError: step did not return five values{FIVE}"),
+        (wrapped(OldStep), f"{STEP}TypeError: step returned 4 values{FIVE} (Gym's old done is"),
+        (wrapped(ThreeStep), f"{STEP}TypeError: step did not return five values{FIVE}"),
+        (wrapped(ThreeReset), f"{START}TypeError: reset did not return two values{TWO}"),
+        (wrapped(OwnMistake), f"{STEP}ValueError: too many values to unpack (expected 2"),
         (limited(OwnMistake), f"{STEP}ValueError: too many values to unpack (expected 2"),
     ],
 )
@@ -144,12 +174,13 @@ def test_evaluations_say_it_too(env: type[Diary], complaint: str) -> None:
 
 
 def test_rows_of_failed_runs_carry_the_reason() -> None:
-    rows = greedyac.train("random", odd_envs.NoRobot, seeds=[0, 1], steps=20).curves
+    with pytest.warns(RuntimeWarning, match=r"2 of 2 runs failed, the first .* seed 0: in its first reset: Runtime"):
+        rows = greedyac.train("random", odd_envs.NoRobot, seeds=[0, 1], steps=20, progress=False).curves
     assert rows["status"].to_list() == ["failed", "failed"]
     assert set(rows["error"]) == {"in its first reset: RuntimeError: no robot on port 7"}
-    assert (
-        greedyac.train("random", OldStep, steps=20).curves["error"][0].startswith("TypeError: step returned 4 values")
-    )
+    with pytest.warns(RuntimeWarning, match="1 of 1 run failed"):
+        [error] = greedyac.train("random", OldStep, steps=20).curves["error"]
+    assert error.startswith("TypeError: step returned 4 values")
 
 
 def test_the_command_line_says_it_too(
@@ -198,3 +229,17 @@ def test_a_reward_that_is_no_number_is_named(reward: Any) -> None:
 
     with pytest.raises(RuntimeError, match=r"step returned the reward .* of type .*; return a number"):
         greedyac.Random(Odd).learn(5)
+
+
+class Unplugged(Diary):
+    def __init__(self) -> None:
+        raise OSError("cannot open /dev/robot")
+
+
+@pytest.mark.parametrize(
+    ("env", "cause"), [(Unplugged, OSError), ("no_such_module:X-v0", ModuleNotFoundError)], ids=["class", "module"]
+)
+def test_why_an_environment_cannot_be_made_is_chained(env: Any, cause: type[Exception]) -> None:
+    with pytest.raises(greedyac.InputError) as refused:
+        greedyac.Random(env)
+    assert isinstance(refused.value.__cause__, cause)

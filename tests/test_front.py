@@ -400,12 +400,13 @@ def test_an_instance_is_trained_itself_and_evaluated_by_others() -> None:
 def test_an_instance_that_cant_be_copied() -> None:
     env = Plugged()
     model = idler(env).learn(12)
-    why = (
-        "environment 'Plugged' can't be copied, for an evaluation or another seed: TypeError: a socket can't be copied"
-    )
+    why = "environment 'Plugged' can't be copied for an evaluation or another seed: TypeError: a socket can't be copied"
     assert_refused(lambda: model.evaluate(3), f"{why}; give a class or a function that makes environments")
-    assert_refused(lambda: model.learn(9, callback=greedyac.Evaluate(1)), "'Plugged' can't be copied")
-    assert model.learn(5).steps == env.steps == 18  # it stopped after the first step of nine
+    with pytest.raises(greedyac.InputError, match="'Plugged' can't be copied") as refused:
+        model.learn(9, callback=greedyac.Evaluate(5))
+    assert isinstance(refused.value.__cause__, TypeError)
+    assert model.steps == env.steps == 12  # before the first step of nine
+    assert model.learn(5).steps == env.steps == 17
 
 
 def test_classes_and_functions_make_their_own() -> None:

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,43 @@ def test_a_lock_is_for_one_process_and_leaves_no_trace(tmp_path: Path) -> None:
     with locked(tmp_path, "taken"):  # that process was killed
         assert (tmp_path / LOCK).exists()
     assert contents(tmp_path) == {}
+
+
+def test_who_held_a_folder_that_was_removed_leaves_the_next_ones_lock_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with locked(folder, "taken"):
+        shutil.rmtree(folder)
+        folder.mkdir()
+        with held_elsewhere(folder) as other:
+            with pytest.raises(InputError), locked(folder, "taken"):
+                pass
+            assert other.poll() is None
+            assert (folder / LOCK).exists()
+            held = (folder / LOCK).stat().st_ino
+    assert (folder / LOCK).stat().st_ino == held  # that process was killed, and its file is not ours to remove
+
+
+def test_the_file_of_another_user_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / LOCK).touch()
+    opened = os.open
+
+    def only_to_read(path: Any, flags: int, *rest: Any) -> int:
+        if flags & os.O_RDWR and Path(path).name == LOCK:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", only_to_read)
+    with held_elsewhere(tmp_path), pytest.raises(InputError), locked(tmp_path, "taken"):
+        pass
+    with locked(tmp_path, "taken"):
+        pass
+
+
+def test_where_files_cannot_be_told_apart_there_is_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "samestat", lambda *_: False)
+    with locked(tmp_path, "taken"), locked(tmp_path, "taken"):
+        pass
 
 
 def test_a_lock_whose_file_its_holder_has_just_removed_is_taken_again(

@@ -127,6 +127,34 @@ def test_a_users_subclass_is_left_as_it_is() -> None:
         """My own."""
 
     assert Mine.__doc__ == "My own."
+    assert inspect.signature(Mine) == inspect.signature(greedyac.GreedyAC)
+
+    class OnPort(greedyac.GreedyAC):
+        def __init__(self, port: int = 7):
+            super().__init__("Pendulum-CA", seed=port)
+
+    assert list(inspect.signature(OnPort).parameters) == ["port"]
+    assert OnPort(3).seed == 3
+
+
+def test_reading_metrics_brings_no_network_to_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, seen = greedyac.GreedyAC("Pendulum-CA", **{**SMALL, "hidden": (32,)}), list[Any]()
+    get = jax.device_get
+
+    def watched(tree: Any) -> Any:
+        seen.append(sum(np.size(leaf) for leaf in jax.tree.leaves(tree)))
+        return get(tree)
+
+    def look(model: Model) -> None:
+        monkeypatch.setattr(jax, "device_get", watched)
+        model.metrics, model.curves  # noqa: B018
+        monkeypatch.undo()
+
+    look.every = 5  # type: ignore[attr-defined]
+    model.learn(10, callback=look)
+    numbers = sum(np.size(leaf) for leaf in jax.tree.leaves(model.policy.state))
+    assert seen
+    assert max(seen) < 500 < numbers  # those of two curves
 
 
 def test_the_public_names_are_listed_before_they_are_used() -> None:

@@ -56,6 +56,8 @@ show("train", [policy.state for policy in trained.policies], trained.policies[0]
 env = gymnasium.make("greedyac/MinAtar-Breakout-v0")
 show("Gymnasium", env.reset(seed=3)[0], *(env.step(1)[:2] for _ in range(5)))
 
+from greedyac.ccem.illustration import Illustration, gaussian_updates
+show("illustration", gaussian_updates(lambda a: -a * a, -1.0, 2.0, Illustration(), 3, 0)._asdict())
 scale = jnp.asarray(np.float64(2))
 found = greedyac.ccem.maximize(lambda x, a: -scale * (a - x) ** 2, [0.1, 0.5], -1.0, 1.0, steps=5)
 show("maximize", found.actions, found.values, found.predict([0.3]))
@@ -73,5 +75,5 @@ def test_64_bits_change_nothing_but_a_users_own_code(tmp_path: Path) -> None:
     plain, _ = numbers(tmp_path, JAX_ENABLE_X64="0")
     wide, said = numbers(tmp_path, JAX_ENABLE_X64="1")
     assert "64 bits: True" in said
-    assert len(plain.splitlines()) == 8
+    assert len(plain.splitlines()) == 9
     assert wide == plain

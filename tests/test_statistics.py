@@ -17,6 +17,7 @@ from safetensors import safe_open
 
 import greedyac
 from greedyac.envs.statistics import get_statistics, prepare, set_statistics
+from greedyac.errors import InputError
 from greedyac.film.play import drawn_env
 from greedyac.streams import Stream, host_seed
 from greedyac.training.front import Model
@@ -169,6 +170,55 @@ def test_evaluations_are_in_the_environments_own_rewards(wrap: Callable[[Any], A
     assert made.trained.step(np.zeros(1, np.float32))[1] != pytest.approx(reward)  # training goes on as it was
 
 
+def test_rewards_that_are_clipped_after_normalization_are_evaluated_as_they_were_before() -> None:
+    made = Made(lambda env: wrappers.ClipReward(NormalizeReward(env), -0.1, 0.1))
+    model = learner(made).learn(STEPS)
+    for _ in range(2):  # once more with the environment that is ready
+        returns = model.evaluate(2).returns
+        diary = made.evaluated.unwrapped
+        ends = [0, *(index + 1 for index, step in enumerate(diary.steps) if step[4] or step[5])]
+        own = [sum(step[2] for step in diary.steps[begin:end]) for begin, end in pairwise(ends)]
+        assert returns == pytest.approx(own, rel=1e-6)
+        assert max(map(abs, own)) > 0.1 * max(end - begin for begin, end in pairwise(ends))
+
+
+def test_evaluations_again_and_again_wrap_the_environment_once() -> None:
+    env = both(Diary())
+    statistics = get_statistics(env)
+    once = prepare(env, statistics)
+    assert prepare(once, statistics) is once
+    once.reset(seed=0)
+    once.step(np.zeros(1, np.float32))
+    assert len(once.unwrapped.steps) == 1
+
+
+def test_a_function_that_gives_the_environment_in_training_again_is_refused() -> None:
+    env = NormalizeObservation(Diary())
+    model = learner(lambda: env).learn(20)
+    allowed = "allowed: a class or a function that makes a new environment at each call"
+    with pytest.raises(InputError, match=f"was given again while it is in training; {allowed}"):
+        model.evaluate(1)
+    assert env.update_running_mean
+
+
+class Hostile(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Has attributes that must not be looked into."""
+
+    class Proxy:
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            raise RuntimeError("not connected")
+
+    def __init__(self, env: Any):
+        super().__init__(env)
+        self.robot = self.Proxy()
+
+
+def test_looking_for_statistics_never_fails_a_training() -> None:
+    model = learner(lambda: Hostile(Diary())).learn(STEPS)
+    assert model.steps == STEPS
+
+
 def test_offline_evaluations_have_the_statistics_of_their_lane() -> None:
     made = Made(NormalizeObservation)
     asked: dict[str, Any] = {"seeds": [3, 8], "steps": 60, "eval_every": 30, "eval_episodes": 2}
@@ -207,7 +257,8 @@ def test_a_wrapper_that_says_how() -> None:
 )
 def test_statistics_of_another_form_fail_their_run(told: Any, complaint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Scale, "get_statistics", lambda env: told)
-    [error] = greedyac.train("random", Made(Scale), steps=9).curves["error"]
+    with pytest.warns(RuntimeWarning, match="1 of 1 run failed"):
+        [error] = greedyac.train("random", Made(Scale), steps=9).curves["error"]
     assert error.startswith(f"in get_statistics: InputError: {complaint}")
     with pytest.raises(RuntimeError, match="the environment failed at step 9: in get_statistics: InputError"):
         greedyac.Random(Made(Scale)).learn(9)
@@ -215,7 +266,9 @@ def test_statistics_of_another_form_fail_their_run(told: Any, complaint: str, mo
 
 def test_statistics_of_another_shape_are_refused() -> None:
     statistics = get_statistics(NormalizeObservation(gymnasium.make("Pendulum-v1")))
-    with pytest.raises(greedyac.InputError, match="the wrapper NormalizeObservation has other statistics than those"):
+    with pytest.raises(
+        greedyac.InputError, match="the wrapper NormalizeObservation has other statistics than the saved"
+    ):
         set_statistics(NormalizeObservation(Diary()), statistics)
 
 
@@ -289,7 +342,7 @@ def test_files_without_statistics_are_as_they_were(tmp_path: Path) -> None:
 def test_a_policy_without_statistics_is_named(tmp_path: Path) -> None:
     greedyac.Random(Diary).learn(9).save(tmp_path / "plain")
     greedyac.Random(Made(both)).learn(9).save(tmp_path / "normalized")
-    with pytest.warns(UserWarning, match="no statistics for the wrapper NormalizeObservation, which begins without"):
+    with pytest.warns(UserWarning, match="no statistics for the wrapper NormalizeObservation, which starts"):
         greedyac.load(tmp_path / "plain", env=Made(both)).evaluate(1)
     with pytest.warns(UserWarning, match="trained with the wrapper NormalizeObservation, which this environment lacks"):
         greedyac.load(tmp_path / "normalized", env=Diary).evaluate(1)

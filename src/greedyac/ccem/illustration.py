@@ -81,6 +81,7 @@ class Gaussians(NamedTuple):
     """`[updates, ⌈ρN⌉]`."""
 
 
+@configured
 def gaussian_updates(
     f: Callable[[Array], Array], low: float, high: float, search: Search, updates: int, seed: int
 ) -> Gaussians:
@@ -102,7 +103,6 @@ def gaussian_updates(
             told |= {f"{name}_mean": policy.mean, f"{name}_deviation": jnp.exp(policy.log_std)}
         return moved, told
 
-    @configured
     @jax.jit
     def trace() -> Any:
         return jax.lax.scan(step, begin(search, spaces, key), None, updates)[1]

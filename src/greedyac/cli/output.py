@@ -58,7 +58,7 @@ def claimed(out: Path | None, stem: str) -> Iterator[Path]:
 
 def reserved(out: Path) -> AbstractContextManager[None]:
     """Keep other processes from training into a folder; refuses one that another process trains into."""
-    used = "is in use by another greedyac train, resume or demo; allowed: when that has ended, or another folder"
+    used = "is in use by another greedyac train, resume or demo; wait until it has ended, or choose another folder"
     return locked(out, f"output folder {str(out)!r} {used}")
 
 

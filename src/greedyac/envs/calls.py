@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from greedyac.envs.host import words_of
@@ -28,8 +29,8 @@ def reset_env(env: Any, translation: Translation, seed: int) -> Numbers:
     except (TypeError, ValueError) as error:
         if re.search(r"reset\(\) got an unexpected keyword argument '(seed|options)'", str(error)):
             raise TypeError(f"{error}; {SIGNATURE}") from error
-        if _is_unpacking(error):
-            raise TypeError(f"reset returned something else; {RESET}") from error
+        if _is_unpacking(error, 2):
+            raise TypeError(f"reset did not return two values; {RESET}") from error
         raise
     if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[1], Mapping | None):
         raise TypeError(f"reset returned {_form(given)}; {RESET}")
@@ -41,9 +42,9 @@ def step_env(env: Any, translation: Translation, action: Numbers) -> tuple[Numbe
     try:
         given = env.step(translation.action(action))
     except (TypeError, ValueError) as error:
-        if _is_unpacking(error):
-            told = f"4 values; {OLD_STEP}" if "got 4" in str(error) else f"something else; {STEP}"
-            raise TypeError(f"step returned {told}") from error
+        if _is_unpacking(error, 5):
+            told = f"returned 4 values; {OLD_STEP}" if "got 4" in str(error) else f"did not return five values; {STEP}"
+            raise TypeError(f"step {told}") from error
         raise
     try:
         observation, reward, terminated, truncated, _ = given
@@ -69,13 +70,15 @@ def _observation(translation: Translation, given: Any, call: str) -> Numbers:
         raise ValueError(f"the observation from {call} does not fit observation_space: {why}") from error
 
 
-def _is_unpacking(error: Exception) -> bool:
-    """Whether one of Gymnasium's wrappers could not take apart what it got."""
+def _is_unpacking(error: Exception, values: int) -> bool:
+    """Whether a wrapper, Gymnasium's or another, could not take apart what it got into so many values."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    home = "" if trace is None else trace.tb_frame.f_globals.get("__name__", "")
-    return "unpack" in str(error) and home.startswith(WRAPPERS)
+    if trace is None or "unpack" not in str(error):
+        return False
+    home, owner = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_frame.f_locals.get("self")
+    return home.startswith(WRAPPERS) or (isinstance(owner, gymnasium.Wrapper) and f"expected {values}" in str(error))
 
 
 def _form(given: Any) -> str:

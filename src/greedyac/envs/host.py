@@ -28,6 +28,9 @@ MINATAR_LIMIT = 2500
 """Steps after which their episodes are cut, as in the paper, unless told: by themselves some would never end."""
 
 
+_IN_TRAINING = "_greedyac_in_training"
+
+
 @dataclass(frozen=True)
 class HostEnv:
     """A Gymnasium id with options of its constructor, or a function that makes such environments, under a name."""
@@ -75,16 +78,22 @@ class HostEnv:
         except InputError:
             raise
         except gymnasium.error.DependencyNotInstalled as error:
-            raise _missing(self.name, self._engines, error) from None
+            raise _missing(self.name, self._engines, error) from error
         except Exception as error:  # theirs: of any kind
-            raise EnvError(f"environment {self.name!r} can't be made: {words_of(error)}") from None
+            raise EnvError(f"environment {self.name!r} can't be made: {words_of(error)}") from error
+        if isinstance(self.maker, _Maker) and getattr(env, "__dict__", {}).get(_IN_TRAINING):
+            allowed = "a class or a function that makes a new environment at each call"
+            raise InputError(f"environment {self.name!r} was given again while it is in training; allowed: {allowed}")
         if self.known is not None and translation_of(self.name, env) != self.known:
             raise InputError(f"environment {self.name!r} has other observations and actions than this was trained on")
         return env
 
     def make_for_training(self) -> Any:
         """A new environment, or the user's own."""
-        return self.maker.take() if isinstance(self.maker, Only) else self.make()
+        env = self.maker.take() if isinstance(self.maker, Only) else self.make()
+        with contextlib.suppress(AttributeError, TypeError):  # where it has room for it
+            vars(env)[_IN_TRAINING] = True
+        return env
 
     def _make(self, **more: Any) -> Any:
         if self.maker is not None:
@@ -96,6 +105,11 @@ class HostEnv:
         cut = {"max_episode_steps": MINATAR_LIMIT} if self.name.startswith(MINATAR) else {}
         given: dict[str, Any] = {**cut, **self.options, **more}
         return gymnasium.make(self.name.rpartition(":")[2], disable_env_checker=True, **given)
+
+    def check_evaluation(self) -> None:
+        """Raise an `InputError` if there can be no other environment beside a user's own, for evaluations."""
+        if isinstance(self.maker, Only):
+            self.close(self.make())
 
     @cached_property
     def translation(self) -> "Translation":
@@ -109,6 +123,7 @@ class HostEnv:
 
     def close(self, env: Any) -> None:
         """Close an environment that was made, but not a user's own; whatever it says to that, it is over."""
+        getattr(env, "__dict__", {}).pop(_IN_TRAINING, None)
         if not (isinstance(self.maker, Only) and self.maker.env is env):
             with contextlib.suppress(Exception):
                 env.close()
@@ -194,9 +209,9 @@ class Only:
             return copy.deepcopy(self.env)
         except Exception as error:  # theirs: of any kind
             raise InputError(
-                f"environment {type(self.env).__name__!r} can't be copied, for an evaluation or another seed: "
+                f"environment {type(self.env).__name__!r} can't be copied for an evaluation or another seed: "
                 f"{words_of(error)}; give a class or a function that makes environments instead of one environment"
-            ) from None
+            ) from error
 
 
 def parse_option(text: str) -> Scalar:
@@ -240,7 +255,7 @@ def _import_home(name: str) -> None:
         try:
             importlib.import_module("minatar.gym").register_envs()
         except ImportError as error:
-            raise _missing(name, ["minatar"], error) from None
+            raise _missing(name, ["minatar"], error) from error
     module, colon, _ = name.rpartition(":")
     if not colon:
         return
@@ -249,7 +264,7 @@ def _import_home(name: str) -> None:
     try:
         importlib.import_module(module)
     except Exception as error:  # theirs: of any kind
-        raise EnvError(f"environment {name!r}: module {module!r} can't be imported: {words_of(error)}") from None
+        raise EnvError(f"environment {name!r}: module {module!r} can't be imported: {words_of(error)}") from error
 
 
 def _missing(name: str, extras: Iterable[str], error: Exception) -> EnvError:

@@ -1,5 +1,6 @@
 """A warning of wrappers that seem to gather statistics from episode to episode, and don't say how to hand them on."""
 
+import contextlib
 import re
 import warnings
 from typing import Any
@@ -31,11 +32,12 @@ class MemoryCheck:
         self._kept: list[tuple[str, str]] | None = None
 
     def look(self, env: Any) -> None:
-        """To be called after every reset."""
-        if self._first is None:
-            self._first = _numbers(env)
-        elif self._kept is None:
-            self._kept = [name for name, value in _numbers(env).items() if self._first.get(name, value) != value]
+        """To be called after every reset. A wrapper that can't be looked at is not warned of."""
+        with contextlib.suppress(Exception):  # theirs: of any kind
+            if self._first is None:
+                self._first = _numbers(env)
+            elif self._kept is None:
+                self._kept = [name for name, value in _numbers(env).items() if self._first.get(name, value) != value]
 
     def warn(self) -> None:
         """Warn of each wrapper that keeps statistics, once."""

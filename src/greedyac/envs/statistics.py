@@ -53,15 +53,36 @@ def set_statistics(env: Any, statistics: Statistics) -> None:
 def prepare(env: Any, statistics: Statistics) -> Any:
     """The environment, ready for an evaluation: it has these statistics, which stay as they are, and its own rewards.
 
-    Its own: a return in units of a running deviation says little, and nothing beside one from another time.
+    Its own: a return in units of a running deviation says little, and nothing beside one from another time. They are
+    those that its innermost `NormalizeReward` is given, whatever wrappers further out make of what that returns.
     """
     set_statistics(env, statistics)
     _warn_of_differences(env, statistics)
     _update(env, False)
-    for layer in reversed(layers(env)):
-        if _scales_rewards(layer):
-            layer.step = layer.env.step
-    return env
+    scaling = [layer for layer in layers(env) if _scales_rewards(layer)]
+    prepared = any(isinstance(layer, _OwnRewards) for layer in layers(env))
+    return _OwnRewards(env, scaling[-1]) if scaling and not prepared else env
+
+
+class _OwnRewards(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Returns the rewards that a layer is given, in place of those that come out at the top."""
+
+    def __init__(self, env: Any, layer: Any):
+        super().__init__(env)
+        self._reward: Any = None
+        below = layer.env.step
+
+        def step(action: Any) -> Any:
+            moved = below(action)
+            self._reward = moved[1] if isinstance(moved, tuple) else None
+            return moved
+
+        layer.env.step = step
+
+    def step(self, action: Any) -> Any:
+        """One step, with the layer's reward."""
+        observation, _, *rest = self.env.step(action)
+        return observation, self._reward, *rest
 
 
 @contextmanager
@@ -130,7 +151,7 @@ def _checked(layer: Any, told: Any) -> dict[str, Numbers]:
 def _set(layer: Any, told: dict[str, Numbers]) -> None:
     now = _known(layer)
     if [(name, told[name].shape) for name in sorted(told)] != [(name, now[name].shape) for name in sorted(now)]:
-        raise InputError(f"the wrapper {type(layer).__name__} has other statistics than those that it is given")
+        raise InputError(f"the wrapper {type(layer).__name__} has other statistics than the saved ones")
     for name, moments in _running(layer).items():
         moments.mean, moments.var = told[f"{name}.mean"], told[f"{name}.var"]
         moments.count = told[f"{name}.count"].item()
@@ -156,7 +177,9 @@ def _warn_of_differences(env: Any, statistics: Statistics) -> None:
     for name, layer in named.items():
         if not _scales_rewards(layer) and _known(layer) and not _of(name, statistics):
             kind = type(layer).__name__
-            warnings.warn(f"the policy has no statistics for the wrapper {kind}, which begins without", stacklevel=3)
+            warnings.warn(
+                f"the policy has no statistics for the wrapper {kind}, which starts without any", stacklevel=3
+            )
     missing = {key.partition(".")[0] for key in statistics if ".".join(key.split(".", 2)[:2]) not in named}
     for kind in sorted(missing - {NormalizeReward.__name__}):
         warnings.warn(f"the policy was trained with the wrapper {kind}, which this environment lacks", stacklevel=3)

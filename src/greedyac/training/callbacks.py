@@ -21,6 +21,9 @@ class Evaluate:
         seed: of the episodes' starts, the same in every evaluation, and not that of `model.evaluate`.
     """
 
+    evaluates = True
+    """A callback that says so needs another environment beside that of training, which `learn` looks for at once."""
+
     def __init__(
         self,
         every: int,

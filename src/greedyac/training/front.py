@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
@@ -32,7 +33,7 @@ from greedyac.training.checkpoint import (
 )
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
-from greedyac.training.host import FIRST_RESET, HostLanes
+from greedyac.training.host import BEFORE_STARTING, HostLanes
 from greedyac.training.loop import Lanes, Snapshot
 from greedyac.training.patience import Patience
 from greedyac.training.plan import plan_cases
@@ -80,6 +81,8 @@ class Model:
             *given, _ = list(inspect.signature(Model.__init__).parameters.values())[1:]
             more = [inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default) for one in known]
             cls.__signature__ = inspect.Signature([*given, *more])  # type: ignore[attr-defined]
+        if "__init__" in vars(cls):
+            cls.__signature__ = inspect.signature(partial(cls.__init__, None))  # type: ignore[attr-defined, arg-type]
 
     def __init__(
         self,
@@ -162,7 +165,7 @@ class Model:
     def _row(self, call: _Call, status: str | None = None) -> dict[str, Any]:
         """The row of a call so far; without another status it is done, diverged or failed."""
         lanes = self._begun()
-        [outcome] = lanes.outcomes()
+        [outcome] = lanes.so_far() if status == "learning" else lanes.outcomes()
         row = make_row(self._run(call.steps), outcome, time.perf_counter() - call.started)
         counts = {"begun": call.begun, "steps": lanes.time - call.begun, "episodes": self._episodes() - call.episodes}
         return {**row, **counts, "status": status if status and row["status"] == "done" else row["status"]}
@@ -184,7 +187,9 @@ class Model:
             progress: whether to show a bar, in a terminal or a notebook.
         """
         steps = whole("steps", steps, 1, MAX_STEPS - self.steps)
-        listed = _listed(callback)
+        listed, world = _listed(callback), self._case.world
+        if isinstance(world, HostEnv) and any(getattr(one, "evaluates", False) for _, one in listed):
+            world.check_evaluation()
         report = ProgressReport(f"{self.agent} on {self._case.env}", lines=False)
         with report if progress else contextlib.nullcontext():
             if progress:
@@ -295,7 +300,7 @@ def _raise_failed(lanes: Lanes, before: str = "") -> NoReturn:
     [outcome] = lanes.outcomes()
     if outcome.error is None:
         raise RuntimeError("it can't learn any more: it has diverged")
-    where = "" if outcome.error.startswith(FIRST_RESET) else f"at step {lanes.time:,}: "
+    where = "" if outcome.error.startswith(BEFORE_STARTING) else f"at step {lanes.time:,}: "
     cause = lanes.causes.get(0) if isinstance(lanes, HostLanes) else None
     raise RuntimeError(f"{before}the environment failed {where}{outcome.error}") from cause
 

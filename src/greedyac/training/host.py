@@ -26,7 +26,7 @@ from greedyac.training.episodes import host_returns
 from greedyac.training.host_step import Given, Told, compiled_for_host
 from greedyac.training.loop import Lane, Lanes, Outcome, Program, Snapshot
 
-FIRST_RESET = "in its first reset: "
+BEFORE_STARTING = FIRST_RESET, SET_STATISTICS = "in its first reset: ", "in set_statistics: "
 """How the error of an environment begins that has not even started."""
 Numbers = np.ndarray[Any, Any]
 
@@ -84,16 +84,22 @@ class HostLanes(Lanes):
             if snapshots:
                 self._restarted[lane] = True
                 self._episode[lane] += 1
-            try:
-                if snapshots:
-                    set_statistics(self._envs[lane], snapshots[lane].statistics)
-                observation[lane] = self._reset(lane)
-            except Exception as error:  # theirs: of any kind
-                self._fail(lane, FIRST_RESET + words_of(error), error)
+            self._start(lane, snapshots[lane].statistics if snapshots else None, observation)
         if snapshots:
             self.state = jax.vmap(_anew, in_axes=(0, 0, None))(self.state, jnp.asarray(begun), jnp.int32(self.time))
         told = self._keys, self._hypers, observation, begun, np.int32(self.time)
         self.state = self._compiled.first(self.state, *told)
+
+    def _start(self, lane: int, statistics: Statistics | None, observations: Numbers) -> None:
+        """Put the first observation of the lane, as it looks with these statistics, among all lanes'."""
+        where = SET_STATISTICS
+        try:
+            if statistics is not None:
+                set_statistics(self._envs[lane], statistics)
+            where = FIRST_RESET
+            observations[lane] = self._reset(lane)
+        except Exception as error:  # theirs: of any kind
+            self._fail(lane, where + words_of(error), error)
 
     def _bring_back(self, lane: int, snapshot: Snapshot) -> bool:
         """Repeat the actions of the episode under way; whether that led to the same observation."""
@@ -178,11 +184,7 @@ class HostLanes(Lanes):
         begun, observation = np.ones(len(self._keys), np.bool_), np.array(self.state.observation)
         self._memory = MemoryCheck()
         for lane in list(self._live) if statistics else []:
-            try:
-                set_statistics(self._envs[lane], statistics)
-                observation[lane] = self._reset(lane)  # as it looks with them
-            except Exception as error:  # theirs: of any kind
-                self._fail(lane, FIRST_RESET + words_of(error), error)
+            self._start(lane, statistics, observation)
         told = self._keys, self._hypers, observation, begun, np.int32(self.time)
         self.state = self._compiled.first(self.state, *told)
 
@@ -194,7 +196,7 @@ class HostLanes(Lanes):
         try:
             if lane not in self._apart:
                 self._apart[lane] = self._world.make()
-            env = prepare(self._apart[lane], get_statistics(self._envs[lane]))
+            self._apart[lane] = env = prepare(self._apart[lane], get_statistics(self._envs[lane]))
             trained = agent, scales, self._keys[lane], self.seeds[lane]
             told = self.program.agent, env, self._translation, *trained
             return float(np.mean(host_returns(*told, first, episodes, greedy=True)))
@@ -226,6 +228,10 @@ class HostLanes(Lanes):
         lane = snapshot.lane._replace(diverged_at=self._diverged_at(number, snapshot.lane.diverged_at))
         error, restarted = self._errors[number], self._restarted[number]
         return snapshot._replace(lane=lane, error=error, restarted=restarted, statistics=statistics)
+
+    def so_far(self) -> list[Outcome]:
+        """What each run has come to until now, without what it has learned."""
+        return [outcome._replace(error=error) for outcome, error in zip(super().so_far(), self._errors, strict=True)]
 
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""

@@ -11,6 +11,8 @@ from greedyac.errors import InputError
 LOCK = ".greedyac-lock"
 """An empty file in the folder. Only the system's lock on it counts: one that a killed process left is harmless."""
 
+ATTEMPTS = 100
+
 if sys.platform == "win32":
     import msvcrt
 
@@ -24,9 +26,11 @@ if sys.platform == "win32":
 
     def _give_back(descriptor: int, path: Path) -> None:
         """Unlock the file and remove it: it can be removed only when nobody has it open."""
+        is_ours = _is_at(descriptor, path)
         os.close(descriptor)
         with suppress(OSError):
-            path.unlink()
+            if is_ours:
+                path.unlink()
 else:
     import fcntl
 
@@ -41,8 +45,17 @@ else:
     def _give_back(descriptor: int, path: Path) -> None:
         """Remove the file and unlock it, in this order: it may be another's as soon as it is unlocked."""
         with suppress(OSError):
-            path.unlink()
+            if _is_at(descriptor, path):
+                path.unlink()
         os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one of that name: the folder can have been removed, and made again by another."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -61,10 +74,14 @@ def locked(folder: Path, complaint: str) -> Iterator[None]:
 
 
 def _open(path: Path, complaint: str) -> int | None:
-    """The locked file, which child processes don't inherit; None if it can't be opened."""
-    while True:
+    """The locked file, which child processes don't inherit; None if there can be none."""
+    for _ in range(ATTEMPTS):
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except PermissionError:
+            if (found := _open_to_read(path)) is None:
+                return None
+            descriptor = found
         except OSError:
             return None
         try:
@@ -74,7 +91,14 @@ def _open(path: Path, complaint: str) -> int | None:
         if not free:
             os.close(descriptor)
             raise InputError(complaint)
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(descriptor), path.stat()):
-                return descriptor
+        if _is_at(descriptor, path):
+            return descriptor
         os.close(descriptor)  # whoever held the lock has just removed this file
+    return None  # a file system whose files can't be told apart
+
+
+def _open_to_read(path: Path) -> int | None:
+    """The file of another user, which can be locked all the same."""
+    with suppress(OSError):
+        return os.open(path, os.O_RDONLY)
+    return None

@@ -354,6 +354,12 @@ class Lanes:
     def _episodes(self) -> list[list[Any]]:
         return [[] for _ in range(self.count)]
 
+    def so_far(self) -> list[Outcome]:
+        """What each run has come to until now, without what it has learned."""
+        curves, diverged_at = jax.device_get((self.state.curve, self.state.diverged_at))
+        lanes = [jax.tree.map(lambda leaf, lane=lane: leaf[lane], curves) for lane in range(self.count)]
+        return [self._outcome(number, None, None, ran, diverged_at[number]) for number, ran in enumerate(lanes)]
+
     def outcomes(self) -> list[Outcome]:
         """What each run came to, in the order in which they were given."""
         state = self.state

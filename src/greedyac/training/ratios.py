@@ -75,7 +75,8 @@ def read_ratios(path: Path) -> Ratios:
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
         raise InputError(f"ratios {str(path)!r} can't be read: {reason}") from None
-    for key in _object(path, "the file", found):
+    _object(path, "the file", found).pop("times_peer", None)  # which files had before
+    for key in found:
         if key not in Ratios._fields:
             raise _inside(path, unknown("key", key, Ratios._fields))
     kind, names = Ratios._fields[0], [f"{agent} {env}" for agent in PASSES for env in bench.ENVS]
@@ -140,6 +141,6 @@ def verdict(earlier: Ratios, now: Ratios) -> list[str]:
         elif name not in old:
             lines.append(f"new: {what}: {new[name]:.3g}")
     limit = tolerance(earlier, now)
-    of = f" (they are of {earlier.machine or 'an unknown machine'})" if limit == FALL_ELSEWHERE else ""
+    of = f" (measured on {earlier.machine or 'an unknown machine'})" if limit == FALL_ELSEWHERE else ""
     compared = f"{len(old.keys() & new.keys())} of {len(old)}{of}"
     return [*lines, f"ratios compared: {compared}, fallen by more than {100 * limit:.0f} %: {len(fell)}"]

@@ -3,12 +3,14 @@
 import contextlib
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from greedyac.counting import counted
 from greedyac.envs import HostEnv
 from greedyac.envs.host import named_host_env
 from greedyac.errors import InputError, WorkerError
@@ -43,7 +45,9 @@ class TrainResult(NamedTuple):
     case: Case
     """That of the first run."""
     run_steps_per_second: float | None
-    """Over all runs and workers, from the first training step to the last; compilation is not counted."""
+    """Over all runs and workers, from the first training step to the last; compilation is not counted.
+
+    None if a run failed: then some of the steps were never made."""
 
 
 def train(
@@ -89,12 +93,22 @@ def train(
     runs = plan_runs(agent, world, steps, seeds, preset, env_options or {}, sweep or {}, hypers, evaluation)
     count = worker_count(workers)
     if on_progress is not None or not progress:
-        return train_runs(runs, count, on_progress or (lambda _: None))
+        return _warned(train_runs(runs, count, on_progress or (lambda _: None)))
     with ProgressReport(f"{agent} on {runs[0].case.env_label}", lines=False) as report:
-        result = train_runs(runs, count, report.training)
+        result = _warned(train_runs(runs, count, report.training))
     done = result.curves.filter(pl.col("status") == "done").select("average_return", "final_return")
     for line in missing_returns(runs[0].case.env, runs[0].case.steps, done.rows()):
         report.say(line)
+    return result
+
+
+def _warned(result: TrainResult) -> TrainResult:
+    """The same result; of runs that failed there is a warning."""
+    failed = result.curves.filter(pl.col("status") == "failed")
+    if failed.height:
+        seed, error = failed.select("seed", "error").row(0)
+        share = f"{failed.height} of {counted(result.curves.height, 'run')}"
+        warnings.warn(f"{share} failed, the first of them with seed {seed}: {error}", RuntimeWarning, stacklevel=3)
     return result
 
 
@@ -196,7 +210,7 @@ def _collect(runs: Sequence[Run], folder: Path, failed: dict[str, str], rate: fl
     curves = order.join(rows, on="run_id", how="inner", maintain_order="left").select(SCHEMA.names())
     trained = set(curves.filter(pl.col("status") != "failed")["run_id"])
     policies = [_policy(folder, run) for run in runs if run.run_id in trained]
-    return TrainResult(curves, policies, runs[0].case, rate)
+    return TrainResult(curves, policies, runs[0].case, None if failed else rate)
 
 
 def _policy(folder: Path, run: Run) -> Policy:
