@@ -1,4 +1,4 @@
-"""How throughput depends on lanes and workers, and how long `greedyac train` takes to its first step.
+"""How throughput depends on lanes and workers, and how long a short `greedyac train` takes, the first time and again.
 
     python benchmarks/scaling.py [lanes] [workers] [start] [--seconds 6] [--rounds 3]
 
@@ -21,18 +21,7 @@ from greedyac.training.plan import best_width
 LANES = (2, 3, 4, 6, 8)
 """A worker trains at least two side by side, and at most eight (where actions are sampled about four), however large a
 chunk is."""
-FIRST_STEP = """
-from greedyac.cli import main
-from greedyac.cli.progress import ProgressReport
-
-def tell(self, progress):
-    if progress.done:
-        print("learns", flush=True)
-        raise KeyboardInterrupt
-
-ProgressReport.training = tell
-main(["train", "greedy-ac", "Pendulum-CA", "--out", "run"])
-"""
+TRAIN = ["train", "greedy-ac", "Pendulum-CA", "--steps", "300", "--seeds", "0-1", "--out", "run", "--overwrite"]
 ONE_THREAD = "from greedyac.training.bench import matmul_gflops; print(matmul_gflops())"
 
 
@@ -67,18 +56,21 @@ def workers(seconds: float, rounds: int) -> None:
 
 
 def start(rounds: int) -> None:
-    """From the start of `greedyac train` to its first training step: importing, planning, compiling."""
-    took = []
+    """A whole command that trains almost nothing: with an empty cache of programs, with a filled one, and without."""
+    command = [sys.executable, "-c", "import sys; from greedyac.cli import main; sys.exit(main())", *TRAIN]
+    took: dict[str, list[float]] = {"first": [], "again": [], "without a cache": []}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as folder:
-            began = time.perf_counter()
-            command = [sys.executable, "-c", FIRST_STEP]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder) as process:
-                assert process.stdout is not None
-                if not process.stdout.readline():
-                    sys.exit("it ended before its first step")
-                took.append(time.perf_counter() - began)
-    print(f"greedyac train to its first step: {median(took):.1f} s ({min(took):.1f}…{max(took):.1f})", flush=True)
+            for name, seconds in took.items():
+                cache = "" if name == "without a cache" else f"{folder}/cache"
+                began = time.perf_counter()
+                subprocess.run(
+                    command, env={**os.environ, "GREEDYAC_CACHE": cache}, cwd=folder, check=True, capture_output=True
+                )
+                seconds.append(time.perf_counter() - began)
+    for name, seconds in took.items():
+        spread = f"{min(seconds):.1f}…{max(seconds):.1f}"
+        print(f"greedyac {' '.join(TRAIN[:7])}, {name}: {median(seconds):.1f} s ({spread})", flush=True)
 
 
 def main() -> None:

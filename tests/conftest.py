@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,6 +14,18 @@ from greedyac import xla
 from greedyac.cli import main
 
 xla.start()  # before a test does with JAX what we would not
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
+    """Say at the end, in one line, what to install for tests that were skipped: their reasons begin with `install`."""
+    yield
+    skipped = [report.longrepr[2] for report in terminalreporter.stats.get("skipped", [])]
+    missing = [reason.removeprefix("Skipped: install ") for reason in skipped if reason.startswith("Skipped: install ")]
+    if missing:
+        packages = " ".join(dict.fromkeys(missing))
+        tests = f"{len(missing)} {'test was' if len(missing) == 1 else 'tests were'}"
+        terminalreporter.write_line(f"{tests} skipped for want of programs; on Debian: apt-get install {packages}")
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import Run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="install chromium")
 FIGURES = ("learning-curves", "sensitivity", "variance", "heat-maps", "comparison")
 AGENTS = ("greedy-ac", "sac")
 

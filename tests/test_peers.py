@@ -355,7 +355,7 @@ def test_half_is_allowed_beside_another_machine(machine: str | None) -> None:
     earlier = EARLIER._replace(machine=machine)
     now = Ratios({"greedy-ac Pendulum-CA": 0.301, "sac Pendulum-CA": 0.199}, HERE)
     assert fallen(earlier, now) == {"sac Pendulum-CA": 0.199}
-    where = f"(they are of {machine or 'an unknown machine'})"
+    where = f"(measured on {machine or 'an unknown machine'})"
     assert verdict(earlier, now) == [
         "fell: fraction_of_matmul of sac Pendulum-CA: 0.199, 50 % below 0.4",
         f"ratios compared: 2 of 2 {where}, fallen by more than 50 %: 1",

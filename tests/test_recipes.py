@@ -103,7 +103,7 @@ def test_tls_without_a_certificate(folder: Path) -> None:
     assert not (folder / "runs").exists()
 
 
-@pytest.mark.skipif(which("sshd") is None, reason="needs sshd")
+@pytest.mark.skipif(which("sshd") is None, reason="install openssh-server")
 def test_ssh(folder: Path) -> None:
     port, keys = free_port(), folder / "keys"
     keys.mkdir(mode=0o700)
@@ -185,8 +185,9 @@ def slurm(folder: Path) -> Iterator[str]:
             end_tree(process)
 
 
+HAS_SLURM = all(map(which, ("slurmctld", "slurmd", "munged")))
 NEEDS_SLURM = pytest.mark.skipif(
-    not (which("slurmctld") and which("slurmd") and which("munged")) or os.getuid() != 0, reason="needs SLURM, as root"
+    not HAS_SLURM or os.getuid() != 0, reason="needs root" if HAS_SLURM else "install slurm-wlm munge"
 )
 
 

@@ -121,9 +121,19 @@ def world_versions(world: World) -> dict[str, str]:
     """The software of an environment that is not ours, as far as it can be told."""
     if isinstance(world, Env):
         return {}
-    homes = metadata.packages_distributions()
-    known = {homes[package][0] for package in world.packages - {"greedyac"} if package in homes}
+    known = {name for package in world.packages - {"greedyac"} if (name := _distribution(package))}
     return {name: metadata.version(name) for name in sorted(known)}
+
+
+def _distribution(package: str) -> str | None:
+    """The name under which a package was installed: mostly its own; else looked for among all, which takes a second."""
+    try:
+        return metadata.distribution(package).metadata["Name"]
+    except metadata.PackageNotFoundError:
+        return next(iter(_distributions().get(package, [])), None)
+
+
+_distributions = cache(metadata.packages_distributions)
 
 
 def on_accelerator() -> bool:
