@@ -1,5 +1,6 @@
 """Fixtures of the tests that run studies: a study, what it leaves when nothing happens, sweeps, a cluster."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from greedyac import xla
 from greedyac.cli import main
 
 xla.start()  # before a test does with JAX what we would not
+xla.MIN_SECONDS = 0.0
+xla.KEPT.__enter__()  # what tests compile themselves is kept as well
+gc.set_threshold(100_000, 50, 1000)  # JAX has millions of objects, which live on
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

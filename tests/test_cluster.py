@@ -117,6 +117,7 @@ def test_workers_killed_at_random_moments(
     assert visible_numbers(folder).equals(whole)
 
 
+@pytest.mark.slow
 def test_all_workers_and_then_the_scheduler_are_killed_and_come_back(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
@@ -263,6 +264,7 @@ def test_an_order_that_waits_its_turn_is_not_given_up(
     assert first.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stop", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)], ids=["Ctrl-C", "kill -9"]
 )

@@ -242,10 +242,10 @@ def test_an_agent_learns_from_an_image_among_other_numbers() -> None:
     ("agent", "kind", "more"),
     [
         ("greedy-ac", Cameras, {}),
-        ("greedy-ac", ChosenCameras, {"discrete_critic": "heads"}),
+        pytest.param("greedy-ac", ChosenCameras, {"discrete_critic": "heads"}, marks=pytest.mark.slow),
         ("vanilla-ac", ChosenCameras, {"discrete_critic": "index"}),
-        ("sac", Cameras, {}),
-        ("sac", ChosenCameras, {}),
+        pytest.param("sac", Cameras, {}, marks=pytest.mark.slow),
+        pytest.param("sac", ChosenCameras, {}, marks=pytest.mark.slow),
     ],
 )
 def test_every_convolution_learns(agent: str, kind: type[Cameras], more: dict[str, Any], tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ def test_a_run_has_the_same_bits_alone_beside_any_others_in_any_lane_and_in_any_
             assert bits(outcomes[lane]) == bits(alone), f"{neighbours} neighbours, lane {lane}, blocks of {block}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Pendulum-CA", "Pendulum-DA"])
 def test_the_default_network_has_the_same_bits_at_every_width(name: str) -> None:
     env, agent = make_env(name), make_agent("greedy-ac")
@@ -56,10 +57,15 @@ def test_the_default_network_has_the_same_bits_at_every_width(name: str) -> None
 @pytest.mark.parametrize(
     ("agent", "env", "options"),
     [
-        ("greedy-ac", "Pendulum-CA", {"proposal_policy": "gaussian", "entropy_estimator": "score"}),
+        pytest.param(
+            "greedy-ac",
+            "Pendulum-CA",
+            {"proposal_policy": "gaussian", "entropy_estimator": "score"},
+            marks=pytest.mark.slow,
+        ),
         pytest.param("greedy-ac", "Pendulum-CA", {"proposal_update": "average"}, marks=pytest.mark.slow),
         pytest.param("sac", "Pendulum-CA", {}, marks=pytest.mark.slow),
-        ("sac", "Pendulum-CA", {"policy": "gaussian", "automatic_entropy": True}),
+        pytest.param("sac", "Pendulum-CA", {"policy": "gaussian", "automatic_entropy": True}, marks=pytest.mark.slow),
         pytest.param(
             "sac", "MountainCar-DA", {"soft_target": "released", "discrete_critic": "index"}, marks=pytest.mark.slow
         ),

@@ -99,7 +99,14 @@ def good_play(env: Game) -> Policy:
     return freeway if isinstance(env, Freeway) else breakout
 
 
-@pytest.mark.parametrize(("play", "actions"), [(random_play, "minimal"), (random_play, "full"), (good_play, "minimal")])
+@pytest.mark.parametrize(
+    ("play", "actions"),
+    [
+        (random_play, "full"),
+        pytest.param(random_play, "minimal", marks=pytest.mark.slow),
+        pytest.param(good_play, "minimal", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("kind", [Breakout, Freeway])
 def test_every_step_is_that_of_the_original(kind: type[Game], play: Callable[[Game], Policy], actions: str) -> None:
     env = kind(actions=actions, time_limit=NEVER)

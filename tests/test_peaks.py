@@ -61,6 +61,7 @@ def test_a_narrow_proposal_misses_what_changes_and_a_wide_one_finds_it(peaks: di
     assert np.median(told.actor[much, :, -1]) < 0.15
 
 
+@pytest.mark.slow
 def test_methods_on_several_peaks(peaks: dict[str, Any]) -> None:
     costs = peaks["methods"](10, 400)
     ends = {name: float(np.asarray(cost.share)[:, -1].mean()) for name, cost in costs.items()}

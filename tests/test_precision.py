@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = """
 import hashlib, pathlib, sys
 import gymnasium, jax, jax.numpy as jnp, numpy as np
@@ -71,6 +73,7 @@ def numbers(folder: Path, **environment: str) -> tuple[str, str]:
     return done.stdout, done.stderr
 
 
+@pytest.mark.slow
 def test_64_bits_change_nothing_but_a_users_own_code(tmp_path: Path) -> None:
     plain, _ = numbers(tmp_path, JAX_ENABLE_X64="0")
     wide, said = numbers(tmp_path, JAX_ENABLE_X64="1")

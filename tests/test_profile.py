@@ -83,7 +83,9 @@ def test_parts_add_up_the_events_of_a_step_of_one_run() -> None:
     ]
 
 
-@pytest.mark.parametrize(("agent", "env"), [("greedy-ac", "Pendulum-CA"), ("sac", "Pendulum-DA")])
+@pytest.mark.parametrize(
+    ("agent", "env"), [pytest.param("greedy-ac", "Pendulum-CA", marks=pytest.mark.slow), ("sac", "Pendulum-DA")]
+)
 def test_a_real_program_is_explained_by_our_functions(agent: str, env: str) -> None:
     hypers = values_of(make_agent(agent)) | {"hidden": (16, 16), "replay_capacity": 1000}
     found = profile(Case(agent, env, MAX_STEPS, hypers), lanes=2, steps=20)

@@ -35,6 +35,7 @@ print(json.dumps([cell.outputs for cell in cells]))
 """
 
 
+@pytest.mark.slow
 def test_in_a_notebook(tmp_path: Path) -> None:
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")

@@ -72,15 +72,17 @@ def assert_same(one: Any, other: Any) -> None:
     ("agent", "env", "more"),
     [
         ("greedy-ac", "Pendulum-CA", {}),
-        ("greedy-ac", "Diary", {"normalise_observations": True, "normalise_rewards": True}),
+        pytest.param(
+            "greedy-ac", "Diary", {"normalise_observations": True, "normalise_rewards": True}, marks=pytest.mark.slow
+        ),
         ("sac", "Acrobot-DA", {}),
         pytest.param("sac", "Pendulum-CA", {"automatic_entropy": True}, marks=pytest.mark.slow),
         ("vanilla-ac", "Diary", {}),
         pytest.param("vanilla-ac", "Acrobot-DA", {"warm_up_steps": 30}, marks=pytest.mark.slow),
         ("random", "Pendulum-CA", {}),
         ("random", "Diary", {}),
-        ("greedy-ac", "MinAtar-Breakout", {"normalise_observations": True}),
-        ("greedy-ac", "Pictures", {}),
+        pytest.param("greedy-ac", "MinAtar-Breakout", {"normalise_observations": True}, marks=pytest.mark.slow),
+        pytest.param("greedy-ac", "Pictures", {}, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_goes_on_as_if_nothing_had_happened(agent: str, env: str, more: dict[str, Any], tmp_path: Path) -> None:
@@ -107,6 +109,7 @@ def test_a_run_goes_on_as_if_nothing_had_happened(agent: str, env: str, more: di
             assert not mine.restarted
 
 
+@pytest.mark.slow
 def test_one_of_several_goes_on_alone(tmp_path: Path) -> None:
     runs = [run_of("sac", "Pendulum-CA", seed) for seed in (1, 2, 3)]
     whole = begin(runs)

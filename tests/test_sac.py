@@ -293,6 +293,7 @@ def bandit_entropies(key: Array, spaces: Spaces, bias: Array) -> tuple[Array, Ar
     return entropy(fresh), entropy(jax.lax.fori_loop(0, BANDIT_STEPS, step, (fresh, key))[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("action", "biases", "target", "margin"),  # medians of eight seeds, sixteen times: within 0.042; within 0.009
     [

@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,15 @@ xla.configured(jax.jit(lambda x: jnp.cos(x) * 7))(2.0)
     assert len(list((tmp_path / "theirs").glob("*-cache"))) == 2
 
 
+@pytest.fixture
+def none_kept() -> Iterator[None]:
+    """As in any other process: conftest.py keeps what tests compile as well."""
+    xla.KEPT.__exit__()
+    yield
+    xla.KEPT.__enter__()
+
+
+@pytest.mark.usefixtures("none_kept")
 def test_jax_is_as_it_was_after_a_call_even_one_that_fails() -> None:
     def inside(depth: int) -> None:
         assert not CONFIG.jax_enable_x64

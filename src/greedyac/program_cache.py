@@ -70,7 +70,7 @@ class ProgramCache:
         with suppress(OSError):
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_private(self._path):
-                write_atomically(self._entry(key), self._digest(key, value) + value)
+                write_atomically(self._entry(key), self._digest(key, value) + value, durable=False)
                 self._evict()
 
     def _entry(self, key: str) -> Path:

@@ -40,7 +40,7 @@ def configured(function: Callable[P, T]) -> Callable[P, T]:
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         start()
-        with jax.enable_x64(False), _CACHED:
+        with jax.enable_x64(False), KEPT:
             return function(*args, **kwargs)
 
     return call
@@ -92,7 +92,7 @@ def _start() -> str:
     return limit
 
 
-class _Cached:
+class _Kept:
     """Puts our cache in the place of JAX's while programs of ours are compiled, unless the user has set one up."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class _Cached:
                 self._before = None
 
 
-_CACHED = _Cached()
+KEPT = _Kept()
 
 
 def _is_users() -> bool:

@@ -16,11 +16,15 @@ _STALE_SECONDS = 3600.0
 """Writing takes moments: a temporary file of another machine that is older than this was left behind."""
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that its name shows the old content or the new, never a part."""
-    with temporary_file(path, content) as temporary:
+def write_atomically(path: Path, content: bytes, durable: bool = True) -> None:
+    """Write a file so that its name shows the old content or the new, never a part.
+
+    Unless it is `durable`, that may not survive a loss of power.
+    """
+    with temporary_file(path, content, durable) as temporary:
         temporary.replace(path)
-        _flush_folder(path.parent)
+        if durable:
+            _flush_folder(path.parent)
 
 
 def put_if_absent(path: Path, content: bytes) -> bool:
@@ -47,15 +51,16 @@ def put_if_absent(path: Path, content: bytes) -> bool:
 
 
 @contextmanager
-def temporary_file(path: Path, content: bytes) -> Iterator[Path]:
-    """A temporary file beside `path` with this content, on disk; gone at the end."""
+def temporary_file(path: Path, content: bytes, durable: bool = True) -> Iterator[Path]:
+    """A temporary file beside `path` with this content, on disk if it is `durable`; gone at the end."""
     temporary = path.with_name(f".{path.name}~{_owner(os.getpid())}~{uuid.uuid4().hex[:8]}.tmp")
     try:
         with temporary.open("xb", buffering=0) as file:
             rest = memoryview(content)
             while rest:
                 rest = rest[file.write(rest) :]
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         yield temporary
     finally:
         with suppress(OSError):
