@@ -64,9 +64,10 @@ def start(rounds: int) -> None:
             for name, seconds in took.items():
                 cache = "" if name == "without a cache" else f"{folder}/cache"
                 began = time.perf_counter()
-                subprocess.run(
-                    command, env={**os.environ, "GREEDYAC_CACHE": cache}, cwd=folder, check=True, capture_output=True
-                )
+                environment = {**os.environ, "GREEDYAC_CACHE": cache}
+                done = subprocess.run(command, env=environment, cwd=folder, check=False, capture_output=True, text=True)
+                if done.returncode:
+                    sys.exit(done.stderr)
                 seconds.append(time.perf_counter() - began)
     for name, seconds in took.items():
         spread = f"{min(seconds):.1f}…{max(seconds):.1f}"

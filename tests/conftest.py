@@ -29,7 +29,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     if missing:
         packages = " ".join(dict.fromkeys(missing))
         tests = f"{len(missing)} {'test was' if len(missing) == 1 else 'tests were'}"
-        terminalreporter.write_line(f"{tests} skipped for want of programs; on Debian: apt-get install {packages}")
+        terminalreporter.write_line(
+            f"{tests} skipped because programs are missing; on Debian: apt-get install {packages}"
+        )
 
 
 @pytest.fixture(scope="session")

@@ -162,7 +162,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(tmp_path: Path) -
 
 
 def test_a_full_disk_is_no_reason_to_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(program_cache, "write_atomically", full)
@@ -206,6 +206,7 @@ def test_processes_that_fill_it_at_once_leave_it_whole(tmp_path: Path) -> None:
         ("linux", {"HOME": "/h", "GREEDYAC_CACHE": "~/own"}, "/h/own"),
         ("linux", {"HOME": "/h", "GREEDYAC_CACHE": ""}, None),
         ("linux", {"HOME": "/h", "GREEDYAC_CACHE": " "}, None),
+        ("linux", {"HOME": "/h", "GREEDYAC_CACHE": "~nobody-of-that-name/own"}, None),
     ],
 )
 def test_it_is_where_caches_are_on_the_system(

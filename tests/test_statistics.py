@@ -1,5 +1,6 @@
 """What wrappers have learned in training: evaluations and files have it, and wrappers that lose it are named."""
 
+import copy
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -182,6 +183,25 @@ def test_rewards_that_are_clipped_after_normalization_are_evaluated_as_they_were
         assert max(map(abs, own)) > 0.1 * max(end - begin for begin, end in pairwise(ends))
 
 
+class Twice(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Repeats every action, and adds up the rewards."""
+
+    def step(self, action: Any) -> Any:
+        _, first, *ended, _ = self.env.step(action)
+        if any(ended):
+            return _, first, *ended, {}
+        observation, second, *ended, info = self.env.step(action)
+        return observation, float(first) + float(second), *ended, info
+
+
+def test_rewards_of_repeated_actions_are_added_up() -> None:
+    env = prepare(Twice(NormalizeReward(Diary())), {})
+    env.reset(seed=0)
+    reward = env.step(np.zeros(1, np.float32))[1]
+    assert reward == pytest.approx(sum(step[2] for step in env.unwrapped.steps[:2]))
+    assert len(env.unwrapped.steps) == 2
+
+
 def test_evaluations_again_and_again_wrap_the_environment_once() -> None:
     env = both(Diary())
     statistics = get_statistics(env)
@@ -196,9 +216,10 @@ def test_a_function_that_gives_the_environment_in_training_again_is_refused() ->
     env = NormalizeObservation(Diary())
     model = learner(lambda: env).learn(20)
     allowed = "allowed: a class or a function that makes a new environment at each call"
-    with pytest.raises(InputError, match=f"was given again while it is in training; {allowed}"):
+    with pytest.raises(InputError, match=f"was returned again while it is in training; {allowed}"):
         model.evaluate(1)
     assert env.update_running_mean
+    learner(lambda: copy.deepcopy(env)).learn(20).evaluate(1)  # others like it are fine
 
 
 class Hostile(gymnasium.Wrapper[Any, Any, Any, Any]):

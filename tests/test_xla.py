@@ -73,6 +73,29 @@ print(xla_bridge.backends_are_initialized())
 
 
 @NEEDS_LIMIT
+@pytest.mark.parametrize(
+    "first",
+    [
+        "import gymnasium; gymnasium.make('greedyac/Pendulum-CA-v0').reset()",
+        "from greedyac.ccem.formula import function_of; function_of('a**2')",
+        "from greedyac.streams import seed_keys; seed_keys([3])",
+        "greedyac.Random('Pendulum-v1').predict([0.0, 0.0, 0.0])",
+        "greedyac.ccem.maximize(lambda x, a: -(a**2), [0.1], -1.0, 1.0, steps=1)",
+    ],
+    ids=["environment", "formula", "keys", "model", "maximize"],
+)
+def test_whatever_comes_first_sets_the_limit(first: str) -> None:
+    assert run(f"import greedyac\n{first}\nfrom greedyac import xla\nprint(xla.start())") == [our_limit()]
+
+
+@NEEDS_LIMIT
+def test_a_file_of_flags_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "flags").write_text("--xla_cpu_enable_fast_math=false\n")
+    code = "import os; from greedyac import xla; print(xla.start(), os.environ['XLA_FLAGS'])"
+    assert run(code, XLA_FLAGS=str(tmp_path / "flags")) == [f"{xla.NO_LIMIT} {tmp_path / 'flags'}"]
+
+
+@NEEDS_LIMIT
 def test_the_limit_is_set_where_we_start_jax_and_only_for_that_moment() -> None:
     code = """
 import os, re, zlib

@@ -22,11 +22,12 @@ _DIGEST_BYTES = 32
 
 def cache_folder() -> Path | None:
     """Where this machine's user keeps caches: `GREEDYAC_CACHE`, or what is usual on the system; None for nowhere."""
-    if (given := os.environ.get("GREEDYAC_CACHE")) is not None:
-        return Path(given).expanduser().absolute() if given.strip() else None
+    given = os.environ.get("GREEDYAC_CACHE")
     try:
-        return _usual_folder() / "greedyac"
-    except RuntimeError:  # nobody's home is known
+        if given is None:
+            return _usual_folder() / "greedyac"
+        return Path(given).expanduser().absolute() if given.strip() else None
+    except (RuntimeError, OSError):  # a home that is not known, a working folder that is gone
         return None
 
 
@@ -40,14 +41,15 @@ def _usual_folder() -> Path:
 
 
 class ProgramCache:
-    """Programs by JAX's keys, in a folder for this jaxlib, this processor, and what XLA may use of it.
+    """Programs by JAX's keys, in a folder for this Python, jaxlib and processor, and what XLA may use of it.
 
     Its `get` and `put` are those that JAX asks of a cache.
     """
 
     def __init__(self, folder: Path, limit: str, max_bytes: int = MAX_BYTES):
         self._programs, self._max_bytes = folder / "programs", max_bytes
-        made_for = f"jaxlib {version('jaxlib')}\n{processor()}\n{instructions()}\n{limit}"
+        python = ".".join(map(str, sys.version_info[:2]))  # on which JAX's compression depends
+        made_for = f"Python {python}\njaxlib {version('jaxlib')}\n{processor()}\n{instructions()}\n{limit}"
         self._made_for = hashlib.sha256(made_for.encode()).digest()
         self._path = self._programs / f"jaxlib-{version('jaxlib')}-{self._made_for.hex()[:12]}"
 

@@ -47,7 +47,7 @@ def configured(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def our_limit() -> str:
-    """The most that the installed XLA may use of a processor; nothing where there is nothing to do without."""
+    """The most that the installed XLA may use of a processor; empty where no limit is needed."""
     if platform.machine().lower() not in ("x86_64", "amd64"):
         return ""
     major, minor, *_ = version("jaxlib").split(".")
@@ -80,7 +80,7 @@ def _start() -> str:
         return (given or "").rpartition(_FLAG)[2].partition(" ")[0]
     if not limit:
         return ""
-    if xla_bridge.backends_are_initialized():
+    if xla_bridge.backends_are_initialized() or (given or "").strip().startswith(("/", ".")):  # the name of a file
         return NO_LIMIT
     os.environ["XLA_FLAGS"] = f"{given or ''} {_FLAG}{limit}".lstrip()
     try:
@@ -97,12 +97,14 @@ class _Kept:
 
     def __init__(self) -> None:
         self._lock, self._depth = threading.Lock(), 0
-        self._before: Any = None
+        self._before: float | None = None
+        """The user's setting, while ours is in its place."""
 
     def __enter__(self) -> None:
+        ours = _program_cache()
         with self._lock:
             self._depth += 1
-            if self._depth == 1 and (ours := _program_cache()) is not None and not _is_users():
+            if self._depth == 1 and ours is not None and not _is_users():
                 self._before = _CONFIG.jax_persistent_cache_min_compile_time_secs
                 _CONFIG.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
                 compilation_cache._cache = ours  # type: ignore[assignment]  # it has the same two methods

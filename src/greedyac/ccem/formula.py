@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from greedyac.errors import InputError, unknown
+from greedyac.xla import configured
 
 FUNCTIONS: Mapping[str, str] = {
     "two-peaks": "max(0.7*exp(-((a+0.45)/0.35)**2), exp(-((a-0.5)/0.25)**2))",
@@ -33,7 +35,7 @@ CALLS: Mapping[str, Callable[..., Any]] = {
 _NAMES: Mapping[str, float] = {"pi": float(jnp.pi)}
 
 
-def function_of(text: str) -> Callable[[Array], Array]:
+def function_of(text: str) -> Callable[[Any], Array]:
     """The function that a name or a formula in `a` stands for, over any shape of actions."""
     formula = FUNCTIONS.get(text, text)
     try:
@@ -44,11 +46,13 @@ def function_of(text: str) -> Callable[[Array], Array]:
     if "a" not in names:
         raise _refused(text)
 
-    def function(action: Array) -> Array:
+    @configured
+    def function(action: Any) -> Array:
+        action = jnp.asarray(action)
         return jnp.broadcast_to(jnp.asarray(_value(tree, action, text), jnp.float32), action.shape)
 
     try:
-        function(jnp.zeros(2))  # refuses what it does not know
+        function(np.zeros(2, np.float32))  # refuses what it does not know
     except (OverflowError, RecursionError):
         raise _refused(text) from None
     return function

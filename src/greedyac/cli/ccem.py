@@ -53,7 +53,6 @@ def _number(text: str) -> float:
 
 def run(options: Any) -> int:
     """Draw the picture and the film."""
-    import jax.numpy as jnp
     import numpy as np
 
     from greedyac.ccem.formula import function_of
@@ -72,7 +71,7 @@ def run(options: Any) -> int:
         raise InputError(f"--low {low:g} and --high {high:g} are not allowed; allowed: low < high, as float32")
     function = function_of(options.function)
     actions = np.linspace(low, high, GRID)
-    values = np.asarray(function(jnp.asarray(actions, jnp.float32)), np.float64)
+    values = np.asarray(function(actions.astype(np.float32)), np.float64)
     if not np.isfinite(values).all():
         where = actions[~np.isfinite(values)][0]
         wrong = values[~np.isfinite(values)][0]

@@ -78,7 +78,8 @@ def _is_unpacking(error: Exception, values: int) -> bool:
     if trace is None or "unpack" not in str(error):
         return False
     home, owner = trace.tb_frame.f_globals.get("__name__", ""), trace.tb_frame.f_locals.get("self")
-    return home.startswith(WRAPPERS) or (isinstance(owner, gymnasium.Wrapper) and f"expected {values}" in str(error))
+    is_wrapper = isinstance(owner, gymnasium.Wrapper) and re.search(rf"expected {values}\b", str(error)) is not None
+    return is_wrapper or home.startswith(WRAPPERS)
 
 
 def _form(given: Any) -> str:

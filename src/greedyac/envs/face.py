@@ -14,7 +14,7 @@ from gymnasium.error import ResetNeeded
 from jax import Array
 from numpy.typing import NDArray
 
-from greedyac import rng
+from greedyac import rng, xla
 from greedyac.envs import make_env
 from greedyac.envs.control import Control
 from greedyac.envs.drawing import Frame, drawing_of
@@ -94,6 +94,7 @@ class Face(gymnasium.Env[Observation, Any]):
             seed = whole("seed", seed, 0, MAX_SEED)
         super().reset(seed=seed)
         drawn = self.np_random.integers(MAX_SEED, endpoint=True) if seed is None else seed
+        xla.start()
         [cpu, *_] = jax.local_devices(backend="cpu")
         self._seed = jax.device_put(np.uint32(drawn), cpu)  # what is computed from it stays there
         self._state, observation = compiled(self.world).reset(self._seed)

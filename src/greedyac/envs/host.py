@@ -81,9 +81,11 @@ class HostEnv:
             raise _missing(self.name, self._engines, error) from error
         except Exception as error:  # theirs: of any kind
             raise EnvError(f"environment {self.name!r} can't be made: {words_of(error)}") from error
-        if isinstance(self.maker, _Maker) and getattr(env, "__dict__", {}).get(_IN_TRAINING):
+        if isinstance(self.maker, _Maker) and getattr(env, "__dict__", {}).get(_IN_TRAINING) == id(env):
             allowed = "a class or a function that makes a new environment at each call"
-            raise InputError(f"environment {self.name!r} was given again while it is in training; allowed: {allowed}")
+            raise InputError(
+                f"environment {self.name!r} was returned again while it is in training; allowed: {allowed}"
+            )
         if self.known is not None and translation_of(self.name, env) != self.known:
             raise InputError(f"environment {self.name!r} has other observations and actions than this was trained on")
         return env
@@ -92,7 +94,7 @@ class HostEnv:
         """A new environment, or the user's own."""
         env = self.maker.take() if isinstance(self.maker, Only) else self.make()
         with contextlib.suppress(AttributeError, TypeError):  # where it has room for it
-            vars(env)[_IN_TRAINING] = True
+            vars(env)[_IN_TRAINING] = id(env)  # which a copy has not
         return env
 
     def _make(self, **more: Any) -> Any:

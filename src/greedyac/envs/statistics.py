@@ -69,18 +69,20 @@ class _OwnRewards(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: Any, layer: Any):
         super().__init__(env)
-        self._reward: Any = None
+        self._reward: Any = 0.0
         below = layer.env.step
 
         def step(action: Any) -> Any:
             moved = below(action)
-            self._reward = moved[1] if isinstance(moved, tuple) else None
+            if isinstance(moved, tuple | list) and len(moved) == 5:  # of others the wrapper complains
+                self._reward += moved[1]
             return moved
 
         layer.env.step = step
 
     def step(self, action: Any) -> Any:
         """One step, with the layer's reward."""
+        self._reward = 0.0  # of all steps, if a wrapper repeats actions
         observation, _, *rest = self.env.step(action)
         return observation, self._reward, *rest
 

@@ -19,10 +19,14 @@ def one_ahead() -> Iterator[None]:
     try:
         yield
     finally:
-        for process in _ahead:  # no worker took it
-            with process:
-                process.kill()
-        _ahead.clear()
+        end_ahead()
+
+
+def end_ahead() -> None:
+    """End the process that no worker took, if there is one."""
+    while _ahead:
+        with _ahead.pop() as process:
+            process.kill()
 
 
 def _start(core: str) -> subprocess.Popen[str]:
@@ -31,7 +35,7 @@ def _start(core: str) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PJRT_NPROC": "1"},
+        env={"OPENBLAS_NUM_THREADS": "1", **os.environ, "PJRT_NPROC": "1"},  # NumPy may be imported before the pinning
         start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
     )
 
@@ -54,7 +58,7 @@ class WorkerProcess:
         return self._process.pid
 
     def send(self, line: str) -> None:
-        """Have a chunk trained, given as JSON."""
+        """Send a line: a chunk to be trained, as JSON."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError, ValueError):  # it died, or was ended: the listener tells
             self._process.stdin.write(line + "\n")

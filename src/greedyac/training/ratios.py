@@ -75,7 +75,7 @@ def read_ratios(path: Path) -> Ratios:
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not JSON ({error})"
         raise InputError(f"ratios {str(path)!r} can't be read: {reason}") from None
-    _object(path, "the file", found).pop("times_peer", None)  # which files had before
+    _object(path, "the file", found).pop("times_peer", None)  # which older files have
     for key in found:
         if key not in Ratios._fields:
             raise _inside(path, unknown("key", key, Ratios._fields))

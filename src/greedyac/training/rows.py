@@ -121,7 +121,7 @@ def world_versions(world: World) -> dict[str, str]:
     """The software of an environment that is not ours, as far as it can be told."""
     if isinstance(world, Env):
         return {}
-    known = {name for package in world.packages - {"greedyac"} if (name := _distribution(package))}
+    known = {name for package in world.packages - {"greedyac", ""} if (name := _distribution(package))}
     return {name: metadata.version(name) for name in sorted(known)}
 
 

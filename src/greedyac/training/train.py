@@ -22,6 +22,7 @@ from greedyac.training.cores import cores
 from greedyac.training.files import DamagedError, read_rows
 from greedyac.training.local import train_chunks
 from greedyac.training.plan import plan_cases, plan_chunks
+from greedyac.training.process import end_ahead
 from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA, failed_row
 from greedyac.training.runs import Case, Run, seed_list
@@ -161,6 +162,7 @@ def train_runs_in(
     failed: dict[str, str] = {}
     try:
         if any(isinstance(run.case.world, HostEnv) and run.case.world.is_local for run in missing):
+            end_ahead()
             for chunk in chunks:  # a user's own class can't be sent to another process
                 failed |= train_chunk(chunk, meter.add).failed
         else:
