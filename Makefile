@@ -17,8 +17,9 @@ READY := $(VENV)/.ready
 PEERS := .venv-peers
 PEERS_READY := $(PEERS)/.ready
 
-# What depends most on the versions of Python and JAX: update rules, both loops, the Python API, a sweep, checkpoints.
-SELECTION := $(addprefix tests/test_,oracle.py rng.py loop.py host.py front.py sweep.py checkpoint.py)
+# What depends most on the versions of Python and JAX: update rules, both loops, the Python API, a sweep, checkpoints,
+# how programs are compiled and kept.
+SELECTION := $(addprefix tests/test_,oracle.py rng.py loop.py host.py front.py sweep.py checkpoint.py xla.py program_cache.py)
 
 .PHONY: setup demo bench test test-all test-selection test-latest lint clean
 
