@@ -120,11 +120,18 @@ def test_ssh(folder: Path) -> None:
     )
     (folder / "ssh").chmod(0o755)
     try:
+        wait_for(lambda: _listens(port), "the SSH server")  # a node that refuses is not asked again
         assert_swept(folder, run(["bash", "-c", here(recipe("ssh"))], folder))
         wait_for(lambda: not any(map(children, children(server.pid))), "the workers to end with their scheduler")
     finally:
         server.kill()
         server.wait()
+
+
+def _listens(port: int) -> bool:
+    with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def _node(environment: dict[str, str]) -> str:
