@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -78,15 +79,37 @@ def assert_nothing_is_left(training: Training) -> None:
     assert list(training.temporary.glob("greedyac-*")) == []
 
 
+def affinity(pid: int) -> set[int]:
+    """The cores on which any thread of a process may run."""
+    allowed = set[int]()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(ProcessLookupError):  # it has just ended
+            allowed |= os.sched_getaffinity(int(thread.name))
+    return allowed
+
+
 def test_workers_are_pinned_and_end_when_their_parent_is_killed(start: Start) -> None:
     training = start(workers=2, seeds="0-3")
     workers = training.workers()
     allowed = cores()
     wanted = sorted([{allowed[0]}, {allowed[1 % len(allowed)]}], key=min)
-    wait_for(lambda: sorted(map(os.sched_getaffinity, workers), key=min) == wanted, "the workers to be pinned")
+    wait_for(lambda: sorted(map(affinity, workers), key=min) == wanted, "the workers to be pinned")
 
     training.process.kill()
     wait_for(lambda: not any(map(alive, workers)), "the workers to end")
+
+
+def test_a_wrong_word_leaves_no_process_though_one_was_started_ahead(tmp_path: Path) -> None:
+    words = [sys.executable, "-c", PROGRAM, "train", "random", "Pendulum-XX", "--out", str(tmp_path / "out")]
+    done = subprocess.run(words, env={**os.environ, "MARK": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert [pid for pid in living() if f"MARK={tmp_path}" in environment(pid)] == []
+
+
+def environment(pid: int) -> list[str]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+    return []
 
 
 def test_workers_in_the_middle_of_training_end_when_their_parent_is_killed(start: Start) -> None:

@@ -17,17 +17,17 @@ def processor() -> str:
 
 def processor_of(info: str) -> str:
     """The same, of a machine whose /proc/cpuinfo is given."""
-    told = _fields(info)
-    numbers = [f"{name} {told[name]}" for name in _NUMBERS if name in told]
-    parts = [told.get("model name", platform.processor()), *numbers]
+    fields = _fields(info)
+    numbers = [f"{name} {fields[name]}" for name in _NUMBERS if name in fields]
+    parts = [fields.get("model name", platform.processor()), *numbers]
     return f"{platform.machine()} {', '.join(filter(None, parts))}".strip()
 
 
 @cache
 def instructions() -> str:
     """The sets of instructions that it has, as the system names them; empty where it names none."""
-    told = _fields(_info())
-    return " ".join(sorted(told.get("flags", told.get("Features", "")).split()))
+    fields = _fields(_info())
+    return " ".join(sorted(fields.get("flags", fields.get("Features", "")).split()))
 
 
 def _info() -> str:

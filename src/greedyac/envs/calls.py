@@ -43,8 +43,8 @@ def step_env(env: Any, translation: Translation, action: Numbers) -> tuple[Numbe
         given = env.step(translation.action(action))
     except (TypeError, ValueError) as error:
         if _is_unpacking(error, 5):
-            told = f"returned 4 values; {OLD_STEP}" if "got 4" in str(error) else f"did not return five values; {STEP}"
-            raise TypeError(f"step {told}") from error
+            fault = f"returned 4 values; {OLD_STEP}" if "got 4" in str(error) else f"did not return five values; {STEP}"
+            raise TypeError(f"step {fault}") from error
         raise
     try:
         observation, reward, terminated, truncated, _ = given

@@ -9,13 +9,15 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from greedyac.training.worker import LATER
+
 _ahead: list[subprocess.Popen[str]] = []
 
 
 @contextlib.contextmanager
 def one_ahead() -> Iterator[None]:
     """Start the process of the first worker at once, while this one still imports and plans."""
-    _ahead.append(_start("later"))
+    _ahead.append(_start(LATER))
     try:
         yield
     finally:

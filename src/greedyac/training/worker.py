@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 LATER = "later"
+"""In place of a core, for a process that is started before it is known."""
 
 
 def main() -> None:
