@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from greedyac.cli import main
+from greedyac.envs import make_world
 from greedyac.errors import InputError
 from greedyac.nets import Linear
 from greedyac.study.rerun import Rerun, find_row, rerun, run_of
@@ -19,7 +20,7 @@ from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.chunk import Chunk, train_chunk
 from greedyac.training.files import publish_rows
 from greedyac.training.loop import Lanes
-from greedyac.training.rows import versions
+from greedyac.training.rows import software, versions
 
 Capture = pytest.CaptureFixture[str]
 STUDY = """
@@ -189,3 +190,11 @@ def test_a_run_that_is_not_there(store: Store, run_id: str) -> None:
     known = "it is none of the 6 runs there; allowed: a run_id, such as [0-9a-f]{20}, or its beginning"
     with pytest.raises(InputError, match=f"^run '{run_id}' can't be found in .*: {known}$"):
         find_row(store, run_id)
+
+
+def test_software_is_called_as_in_kept_rows() -> None:
+    """Several distributions share the package `mujoco`; which one is found first must not make runs not comparable."""
+    pytest.importorskip("mujoco")
+    kept = Store.existing(Path(__file__).parents[1] / "results/swimmer").read(["run_id", "versions"]).rows
+    names = {name for versions in kept["versions"] for name in json.loads(versions)}
+    assert software(make_world("Swimmer-v5")).keys() == names

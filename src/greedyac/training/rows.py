@@ -3,6 +3,7 @@
 import json
 import math
 import platform
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -41,6 +42,8 @@ _COLUMNS: dict[str, type[pl.DataType] | pl.DataType] = {
     "seconds": pl.Float64,
 }
 SCHEMA = pl.Schema(_COLUMNS)
+ENGINE_DISTRIBUTIONS = {"mujoco": "mujoco-core"}
+"""What has the engine itself, where several distributions share a package."""
 RESTARTED = "after an interruption its environment could not be brought back, and a new episode was begun"
 """What the column `error` says of a run that is done all the same."""
 
@@ -127,10 +130,11 @@ def world_versions(world: World) -> dict[str, str]:
 
 def _distribution(package: str) -> str | None:
     """The name under which a package was installed: mostly its own; else looked for among all, which takes a second."""
-    try:
-        return metadata.distribution(package).metadata["Name"]
-    except metadata.PackageNotFoundError:
-        return next(iter(_distributions().get(package, [])), None)
+    for name in (ENGINE_DISTRIBUTIONS.get(package), package):
+        with suppress(metadata.PackageNotFoundError):
+            if name is not None:
+                return metadata.distribution(name).metadata["Name"]
+    return next(iter(_distributions().get(package, [])), None)
 
 
 _distributions = cache(metadata.packages_distributions)
