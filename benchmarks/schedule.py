@@ -222,7 +222,7 @@ def probe(case: Case) -> Probe:
     What it used of the processor is what it takes on a core that it has for itself.
     """
     events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    process, used, width = WorkerProcess(cores()[-1], events.put), dict[str, float](), best_width(case)
+    process, used, width = WorkerProcess(cores()[-1], events.put, cached=False), dict[str, float](), best_width(case)
     try:
         process.send(Chunk([Run(case, seed) for seed in range(width)], width, Path()).to_json())
         while "steps" not in used:

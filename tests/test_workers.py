@@ -16,6 +16,7 @@ from processes import NEEDS_PROC, PATIENCE, PROGRAM, alive, living, parent, stat
 
 from greedyac.training.checkpoint import load_policy
 from greedyac.training.cores import cores
+from greedyac.training.process import WorkerProcess
 
 pytestmark = NEEDS_PROC
 
@@ -175,3 +176,17 @@ def test_a_killed_worker_is_told_in_one_line(start: Start) -> None:
     assert code == 1
     assert not any(map(alive, workers))
     assert_nothing_is_left(training)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_a_worker_that_is_not_cached_has_no_cache(cached: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the ones that measure how long compiling takes."""
+    monkeypatch.setenv("GREEDYAC_CACHE", "somewhere")
+    process = WorkerProcess(-1, lambda event: None, cached)
+    try:
+        variables = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+        assert [text for text in variables if text.startswith("GREEDYAC_CACHE=")] == [
+            "GREEDYAC_CACHE=somewhere" if cached else "GREEDYAC_CACHE="
+        ]
+    finally:
+        process.end()

@@ -261,7 +261,8 @@ def estimate(plan: Plan, on_probe: Callable[[Case], None]) -> Estimate:
     for part, _ in work.most_common(PROBES):
         chunk = parts[part][0]
         on_probe(chunk.case)
-        probes.append(Probe(chunk.case, measure(chunk.case, _workers(plan), chunk.width, PROBE_SECONDS)))
+        speed = measure(chunk.case, _workers(plan), chunk.width, PROBE_SECONDS, cached=False)
+        probes.append(Probe(chunk.case, speed))
     return Estimate(seconds_of(plan, probes), probes)
 
 

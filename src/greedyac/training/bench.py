@@ -68,8 +68,11 @@ class Speed(NamedTuple):
     compile_seconds: float
 
 
-def measure(case: Case, workers: int, lanes: int, seconds: float) -> Speed:
-    """The speed of training on all workers at once, once every one of them has compiled and warmed up."""
+def measure(case: Case, workers: int, lanes: int, seconds: float, cached: bool = True) -> Speed:
+    """The speed of training on all workers at once, once every one of them has compiled and warmed up.
+
+    Only if it is not `cached`, the time of compiling does not depend on what was compiled before.
+    """
     case = replace(case, steps=MAX_STEPS)
     runs = [Run(case, seed) for seed in range(workers * lanes)]
     chunks = [Chunk(runs[worker::workers], lanes, Path()) for worker in range(workers)]
@@ -87,7 +90,7 @@ def measure(case: Case, workers: int, lanes: int, seconds: float) -> Speed:
                 compiled = compiled if event["steps"] else now
                 yield now, event["steps"]
 
-    with contextlib.closing(train_chunks(chunks, workers)) as events:
+    with contextlib.closing(train_chunks(chunks, workers, cached=cached)) as events:
         rate = sustained(steps(events), workers, seconds)
     return Speed(rate, compiled - ready)
 

@@ -10,15 +10,15 @@ from greedyac.training.pool import Crew, Events, Worker, hand_out
 from greedyac.training.process import WorkerProcess
 
 
-def train_chunks(chunks: Sequence[Chunk], workers: int, attempts: int = 1) -> Events:
-    """Train all chunks on that many workers; a worker that dies is replaced."""
-    return hand_out(chunks, _Processes(min(workers, len(chunks))), attempts)
+def train_chunks(chunks: Sequence[Chunk], workers: int, attempts: int = 1, cached: bool = True) -> Events:
+    """Train all chunks on that many workers; a worker that dies is replaced. `cached`: as of a `WorkerProcess`."""
+    return hand_out(chunks, _Processes(min(workers, len(chunks)), cached), attempts)
 
 
 class _Processes(Crew):
-    def __init__(self, workers: int):
+    def __init__(self, workers: int, cached: bool):
         super().__init__()
-        self._workers = [_LocalWorker(core, self) for core in places(workers)]
+        self._workers = [_LocalWorker(core, self, cached) for core in places(workers)]
         for worker in self._workers:
             self.put(worker, {"event": "joined"})
         if not PINS:
@@ -33,9 +33,9 @@ class _Processes(Crew):
 
 
 class _LocalWorker(Worker):
-    def __init__(self, core: int, crew: Crew):
+    def __init__(self, core: int, crew: Crew, cached: bool):
         super().__init__()
-        self._core, self._crew = core, crew
+        self._core, self._crew, self._cached = core, crew, cached
         self._process: WorkerProcess | None = None
         self._folders: set[Path] = set()
 
@@ -43,7 +43,7 @@ class _LocalWorker(Worker):
         if self._process is None or self.died:  # one of whose death nobody has heard yet is not replaced before
             self.end()
             self.died = False
-            self._process = WorkerProcess(self._core, lambda event: self._crew.put(self, event))
+            self._process = WorkerProcess(self._core, lambda event: self._crew.put(self, event), self._cached)
         for chunk in chunks:
             self._folders.add(chunk.folder)
             self._process.send(chunk.to_json())

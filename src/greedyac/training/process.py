@@ -31,24 +31,29 @@ def end_ahead() -> None:
             process.kill()
 
 
-def _start(core: str) -> subprocess.Popen[str]:
+def _start(core: str, cached: bool = True) -> subprocess.Popen[str]:
+    uncached = {} if cached else {"GREEDYAC_CACHE": ""}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "greedyac.training.worker", core],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={"OPENBLAS_NUM_THREADS": "1", **os.environ, "PJRT_NPROC": "1"},  # NumPy may be imported before the pinning
+        # NumPy may be imported before the pinning
+        env={"OPENBLAS_NUM_THREADS": "1", **os.environ, "PJRT_NPROC": "1", **uncached},
         start_new_session=True,  # Ctrl-C is for the parent, which then ends its workers
     )
 
 
 class WorkerProcess:
-    """One `greedyac.training.worker`. Its events go to `on_event`, from another thread; the last one is `died`."""
+    """One `greedyac.training.worker`. Its events go to `on_event`, from another thread; the last one is `died`.
 
-    def __init__(self, core: int, on_event: Callable[[dict[str, Any]], None]):
+    One that is not `cached` compiles all its programs itself.
+    """
+
+    def __init__(self, core: int, on_event: Callable[[dict[str, Any]], None], cached: bool = True):
         self.died = False
-        is_ahead = bool(_ahead)
-        self._process = _ahead.pop() if is_ahead else _start(str(core))
+        is_ahead = cached and bool(_ahead)
+        self._process = _ahead.pop() if is_ahead else _start(str(core), cached)
         if is_ahead:
             self.send(str(core))
         self._listener = threading.Thread(target=self._listen, args=(on_event,), daemon=True)
