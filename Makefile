@@ -66,4 +66,4 @@ lint: setup
 	$(BIN)/mypy
 
 clean:
-	rm -rf .venv* dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv* .cache dist .mypy_cache .ruff_cache .pytest_cache

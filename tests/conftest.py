@@ -1,6 +1,7 @@
 """Fixtures of the tests that run studies: a study, what it leaves when nothing happens, sweeps, a cluster."""
 
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sweeping import Sweeps, numbers, write_study
 from greedyac import xla
 from greedyac.cli import main
 
+os.environ.setdefault("GREEDYAC_CACHE", str(Path(__file__).parents[1] / ".cache"))  # and not the user's
 xla.start()  # before a test does with JAX what we would not
 xla.MIN_SECONDS = 0.0
 xla.KEPT.__enter__()  # what tests compile themselves is kept as well
