@@ -6,6 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from greedyac import program_cache
@@ -26,8 +27,9 @@ parts = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((lanes.state.age
 print(hashlib.sha256(b"".join(parts)).hexdigest())
 lanes.close()
 """
+MAIN = "import sys; from greedyac.cli import main; sys.exit(main())"
 TRAIN = [
-    *("import sys; from greedyac.cli import main; sys.exit(main())", "train", "vanilla-ac", "Pendulum-CA"),
+    *(MAIN, "train", "vanilla-ac", "Pendulum-CA"),
     *("--steps", "40", "--hidden", "8", "--batch-size", "4", "--replay-capacity", "50", "--seeds", "0-1"),
 ]
 
@@ -145,6 +147,34 @@ def test_those_not_used_for_longest_are_removed_first_and_nothing_else(tmp_path:
     assert not left.exists()
 
 
+def test_there_is_never_more_than_there_may_be(tmp_path: Path) -> None:
+    cache = ProgramCache(tmp_path, "AVX", max_bytes=5_000)
+    for number in range(60):
+        cache.put(f"{number}", b"x" * (1 + 37 * number % 300))
+        assert sum(path.stat().st_size for path in programs(tmp_path)) <= 5_000
+    assert cache.get("59") is not None
+    assert sum(path.stat().st_size for path in programs(tmp_path)) > 4_000
+
+
+def test_one_file_that_cannot_be_removed_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = ProgramCache(tmp_path, "AVX", max_bytes=400)
+    for time, key in enumerate("abc"):
+        cache.put(key, b"x" * 100)
+        os.utime(cache._entry(key), (time, time))
+    stuck, unlink = cache._entry("a"), Path.unlink
+
+    def removed(path: Path, missing_ok: bool = False) -> None:
+        if path == stuck:
+            raise PermissionError
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", removed)
+    cache.put("d", b"x" * 100)
+    assert [key for key in "abcd" if cache.get(key)] == ["a", "c", "d"]
+
+
 @pytest.mark.skipif(os.name == "nt", reason="permissions are others on Windows")
 def test_a_folder_into_which_others_can_write_is_not_used(tmp_path: Path) -> None:
     cache = ProgramCache(tmp_path, "AVX")
@@ -224,14 +254,71 @@ def test_it_is_where_caches_are_on_the_system(
     assert cache_folder() == (None if folder is None else Path(folder))
 
 
-def test_a_command_finds_the_programs_of_the_one_before(tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    kept, weights = [], []
-    for name in ("first", "second"):
-        done = run(*TRAIN, "--out", str(tmp_path / name), GREEDYAC_CACHE=str(cache))
-        assert done.returncode == 0, done.stderr
-        kept.append({path: path.stat().st_ino for path in programs(cache)})
-        weights.append((tmp_path / name / "seed-0.safetensors").read_bytes())
-    assert kept[0]
-    assert kept[0].items() <= kept[1].items()  # one that took almost long enough may be new
+STUDY = """
+name = "small"
+steps = 40
+seeds = "0-1"
+[[cells]]
+agents = ["vanilla-ac"]
+envs = ["Pendulum-CA"]
+fixed = { hidden = [8], batch_size = 4, replay_capacity = 50 }
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the cache of two trainings that began at once, what they wrote, and a study of the same runs."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "study.toml").write_text(STUDY)
+    environment = {**os.environ, "GREEDYAC_CACHE": str(folder / "cache")}
+    calls = [[sys.executable, "-c", *TRAIN, "--out", str(folder / name)] for name in ("first", "second")]
+    both = [subprocess.Popen(call, env=environment, stderr=subprocess.PIPE, text=True) for call in calls]
+    for process in both:
+        _, said = process.communicate()
+        assert process.returncode == 0, said
+    return folder
+
+
+def test_processes_that_fill_it_at_once_have_the_same_numbers(trained: Path) -> None:
+    weights = [(trained / name / "seed-0.safetensors").read_bytes() for name in ("first", "second")]
     assert weights[0] == weights[1]
+    assert programs(trained / "cache")
+    assert not list((trained / "cache").rglob("*.tmp"))
+
+
+def greedyac(folder: Path, *words: str, code: str = MAIN) -> None:
+    done = run(code, *words, GREEDYAC_CACHE=str(folder / "cache"))
+    assert done.returncode == 0, done.stderr
+
+
+LEARN = """
+import greedyac
+greedyac.VanillaAC("Pendulum-CA", hidden=(8,), batch_size=4, replay_capacity=50).learn(40, progress=False)
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train",
+        "learn",
+        "sweep --workers 1",
+        "rerun",
+        pytest.param("sweep --engine dask --workers 1", marks=pytest.mark.slow),
+    ],
+)
+def test_everyone_finds_the_programs_of_others(command: str, trained: Path, tmp_path: Path) -> None:
+    """The largest is the training loop: it is read, which changes its time, and not written, which would its number."""
+    words = {"train": [*TRAIN[1:], "--out", str(tmp_path / "out")], "learn": []}.get(command)
+    if command == "rerun":
+        greedyac(trained, "sweep", str(trained / "study.toml"), "--store", str(tmp_path), "--workers", "1")
+        [file] = (tmp_path / "chunks").glob("*.parquet")
+        words = ["rerun", pl.read_parquet(file)["run_id"][0], "--store", str(tmp_path)]
+    elif words is None:
+        words = [*command.split(), str(trained / "study.toml"), "--store", str(tmp_path)]
+    loop = max(programs(trained / "cache"), key=lambda path: path.stat().st_size)
+    os.utime(loop, (0, 0))
+    before = loop.stat().st_ino
+    greedyac(trained, *words, code=LEARN if command == "learn" else MAIN)
+    assert loop.stat().st_mtime > 0
+    assert loop.stat().st_ino == before

@@ -17,6 +17,7 @@ from greedyac.processor import processor_of
 from greedyac.xla import configured, our_limit
 
 CONFIG: Any = jax.config
+OURS = f"--xla_cpu_max_isa={our_limit()}"
 NEEDS_LIMIT = pytest.mark.skipif(not our_limit(), reason="there is nothing to do without on this processor")
 USES_CACHE = """
 import jax, jax.numpy as jnp
@@ -89,10 +90,23 @@ def test_whatever_comes_first_sets_the_limit(first: str) -> None:
 
 
 @NEEDS_LIMIT
-def test_a_file_of_flags_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_file_of_flags_is_left_alone(relative: bool, tmp_path: Path) -> None:
     (tmp_path / "flags").write_text("--xla_cpu_enable_fast_math=false\n")
-    code = "import os; from greedyac import xla; print(xla.start(), os.environ['XLA_FLAGS'])"
-    assert run(code, XLA_FLAGS=str(tmp_path / "flags")) == [f"{xla.NO_LIMIT} {tmp_path / 'flags'}"]
+    code = f"""
+import os
+os.chdir({str(tmp_path)!r})
+from greedyac import xla
+print(xla.start(), os.environ["XLA_FLAGS"])
+"""
+    file = "flags" if relative else str(tmp_path / "flags")
+    assert run(code, XLA_FLAGS=file) == [f"{xla.UNKNOWN} {file}"]
+
+
+@pytest.mark.parametrize("between", [" ", "\n", "\t"])
+def test_the_last_limit_that_is_named_is_the_one_that_xla_takes(between: str) -> None:
+    flags = between.join(["--xla_cpu_max_isa=AVX2", "--xla_cpu_max_isa=SSE4_2", "--xla_cpu_enable_fast_math=false"])
+    assert run("from greedyac import xla; print(xla.start())", XLA_FLAGS=flags) == ["SSE4_2"]
 
 
 @NEEDS_LIMIT
@@ -116,9 +130,10 @@ print(b"+avx512f" in machine, b"-avx512f" in machine)
     ("flags", "before", "held"),
     [
         ("--xla_cpu_max_isa=SSE4_2 --xla_cpu_enable_fast_math=false", "", "SSE4_2"),
-        (None, "import jax; jax.devices()", xla.NO_LIMIT),
+        (None, "import jax; jax.devices()", xla.UNKNOWN),
+        (None, f"import jax, os; jax.devices(); os.environ['XLA_FLAGS'] = {OURS!r}", xla.UNKNOWN),
     ],
-    ids=["another was named", "JAX had started"],
+    ids=["another was named", "JAX had started", "named too late"],
 )
 def test_rows_say_what_limit_there_was_if_not_ours(flags: str | None, before: str, held: str) -> None:
     code = f"""
@@ -155,6 +170,16 @@ def test_programs_are_kept_where_the_variable_says(tmp_path: Path) -> None:
     assert run(USES_CACHE, GREEDYAC_CACHE=str(tmp_path / "here")) == ["1.9640276"]
     assert kept.stat().st_ino == before.st_ino  # read, and not written again
     assert kept.stat().st_mtime_ns > before.st_mtime_ns
+
+
+@NEEDS_LIMIT
+@pytest.mark.parametrize("flags", [None, "--xla_cpu_max_isa=AVX512"], ids=["JAX had started", "AVX-512"])
+def test_without_our_limit_nothing_is_kept_and_xla_is_silent(flags: str | None, tmp_path: Path) -> None:
+    """With AVX-512 XLA complains of the features of each program that it reads: JAX issue 38445."""
+    started = "" if flags else "import jax; jax.devices()"
+    for _ in range(2):
+        assert len(run(started + USES_CACHE, GREEDYAC_CACHE=str(tmp_path), XLA_FLAGS=flags)) == 1
+    assert not list(tmp_path.rglob("*.program"))
 
 
 def test_an_empty_variable_turns_the_cache_off(tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ class ProgramCache:
 
     def __init__(self, folder: Path, limit: str, max_bytes: int = MAX_BYTES):
         self._programs, self._max_bytes = folder / "programs", max_bytes
+        self._room = 0  # so much can be written until the next look at all that is here
         python = ".".join(map(str, sys.version_info[:2]))  # on which JAX's compression depends
         made_for = f"Python {python}\njaxlib {version('jaxlib')}\n{processor()}\n{instructions()}\n{limit}"
         self._made_for = hashlib.sha256(made_for.encode()).digest()
@@ -57,9 +58,7 @@ class ProgramCache:
         """The program of that key, if it is here and as it was written."""
         path = self._entry(key)
         try:
-            if not _is_private(self._path):
-                return None
-            content = path.read_bytes()
+            content = _read_private(path)
         except OSError:
             return None
         with suppress(OSError):
@@ -71,9 +70,9 @@ class ProgramCache:
         """Keep the program of that key, and no more in all than there is room for."""
         with suppress(OSError):
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_private(self._path):
+            if _is_private(self._path.stat()):
+                self._make_room(_DIGEST_BYTES + len(value))
                 write_atomically(self._entry(key), self._digest(key, value) + value, durable=False)
-                self._evict()
 
     def _entry(self, key: str) -> Path:
         return self._path / f"{hashlib.sha256(key.encode()).hexdigest()[:40]}{SUFFIX}"
@@ -82,24 +81,46 @@ class ProgramCache:
         """Of the program, and of what it is for: one that was put in another's place is not used."""
         return hashlib.sha256(b"\0".join([self._made_for, key.encode(), program])).digest()
 
-    def _evict(self) -> None:
+    def _make_room(self, size: int) -> None:
+        """Look at all that is here, and make room, as often as a twentieth of what may be here was written."""
+        if size > self._room:
+            self._room = max(size, self._max_bytes // 20)
+            self._evict(self._max_bytes - self._room)
+        self._room -= size
+
+    def _evict(self, most: int) -> None:
         """Remove those that were not used for longest, and what was left half-written."""
         for path in all_left_behind(self._path):
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
         found = []
         for path in self._programs.glob(f"jaxlib-*/*{SUFFIX}"):
             with suppress(FileNotFoundError):  # another process has removed it
                 about = path.stat()
                 found.append((about.st_mtime_ns, about.st_size, path))
-        excess = sum(size for _, size, _ in found) - self._max_bytes
+        excess = sum(size for _, size, _ in found) - most
         for _, size, path in sorted(found):
             if excess <= 0:
                 break
-            path.unlink(missing_ok=True)
-            excess -= size
+            with suppress(OSError):
+                path.unlink()
+                excess -= size
 
 
-def _is_private(folder: Path) -> bool:
+def _is_private(folder: os.stat_result) -> bool:
     """Whether nobody else could have written machine code there; on Windows the folder's place sees to that."""
-    about = folder.stat()
-    return os.name == "nt" or (about.st_uid in (os.getuid(), 0) and not about.st_mode & 0o022)
+    return os.name == "nt" or (folder.st_uid in (os.getuid(), 0) and not folder.st_mode & 0o022)
+
+
+def _read_private(path: Path) -> bytes:
+    """A file of a private folder, which nobody can put another folder in the place of meanwhile."""
+    if os.name == "nt":
+        return path.read_bytes()
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        if not _is_private(os.fstat(folder)):
+            raise PermissionError
+        with open(os.open(path.name, os.O_RDONLY, dir_fd=folder), "rb") as file:  # noqa: PTH123
+            return file.read()
+    finally:
+        os.close(folder)

@@ -26,7 +26,8 @@ T = TypeVar("T")
 
 _CONFIG: Any = jax.config
 _FLAG = "--xla_cpu_max_isa="
-NO_LIMIT = "no limit"
+UNKNOWN = "unknown"
+"""In place of a limit, where JAX had started before us, or takes its flags from a file."""
 MIN_SECONDS = 0.2
 """Programs that compile faster are not worth a file."""
 
@@ -76,12 +77,15 @@ def start() -> str:
 def _start() -> str:
     """XLA reads the environment only now. Programs that are started from here get it as it was."""
     given, limit = os.environ.get("XLA_FLAGS"), our_limit()
-    if _FLAG in (given or ""):
-        return (given or "").rpartition(_FLAG)[2].partition(" ")[0]
+    words = (given or "").split()
+    if words and not words[0].startswith("-"):  # the name of a file
+        return UNKNOWN
+    if xla_bridge.backends_are_initialized():  # with flags that may have changed since
+        return UNKNOWN if limit or _FLAG in (given or "") else ""
+    if named := [word for word in words if word.startswith(_FLAG)]:
+        return named[-1].removeprefix(_FLAG)
     if not limit:
         return ""
-    if xla_bridge.backends_are_initialized() or (given or "").strip().startswith(("/", ".")):  # the name of a file
-        return NO_LIMIT
     os.environ["XLA_FLAGS"] = f"{given or ''} {_FLAG}{limit}".lstrip()
     try:
         jax.devices()
@@ -127,5 +131,6 @@ def _is_users() -> bool:
 
 @cache
 def _program_cache() -> ProgramCache | None:
+    """None where XLA is not held to our limit, too: with AVX-512 it complains of its own programs (JAX issue 38445)."""
     folder = cache_folder()
-    return None if folder is None else ProgramCache(folder, start())
+    return ProgramCache(folder, our_limit()) if folder is not None and start() == our_limit() else None
