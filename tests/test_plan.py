@@ -300,7 +300,8 @@ def test_work_that_ends_without_training_is_not_waited_for(tmp_path: Path) -> No
 def test_time_is_estimated_by_the_schedule_of_the_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[tuple[int, int]] = []
 
-    def measure(case: Case, workers: int, lanes: int, seconds: float) -> Speed:
+    def measure(case: Case, workers: int, lanes: int, seconds: float, cached: bool) -> Speed:
+        assert not cached  # compiling is part of a sweep's time, whatever was compiled before
         asked.append((workers, lanes))
         return Speed(workers * case.steps / nominal_seconds(case) / 2, compile_seconds=7.0)  # half as fast as nominal
 

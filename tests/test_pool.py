@@ -219,7 +219,7 @@ def test_a_process_that_dies_after_its_last_word_is_replaced_once_that_is_known(
 
         started, pid = 0, 0
 
-        def __init__(self, core: int, on_event: Any):
+        def __init__(self, core: int, on_event: Any, cached: bool):
             Process.started += 1
             self.first, self.tell = Process.started == 1, on_event
             self.died = False
