@@ -83,6 +83,7 @@ def test_lanes_are_those_of_a_study_unless_told(monkeypatch: pytest.MonkeyPatch)
         assert [one.run_steps_per_second for one in results] == [1000.0 * width for width in used]
 
 
+@pytest.mark.slow
 def test_json_of_a_short_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(bench, "ENVS", ("Pendulum-DA",))
     assert main(["bench", "vanilla-ac", "--seconds", "1", "--lanes", "2", "--json"]) == 0

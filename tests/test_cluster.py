@@ -188,6 +188,7 @@ def test_ctrl_c_while_the_scheduler_is_lost(cluster: Cluster, sweeps: Sweeps, st
     assert "Warning" not in told
 
 
+@pytest.mark.slow
 def test_a_worker_that_joins_late_is_used(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:

@@ -243,7 +243,7 @@ def test_an_agent_learns_from_an_image_among_other_numbers() -> None:
     [
         ("greedy-ac", Cameras, {}),
         pytest.param("greedy-ac", ChosenCameras, {"discrete_critic": "heads"}, marks=pytest.mark.slow),
-        ("vanilla-ac", ChosenCameras, {"discrete_critic": "index"}),
+        pytest.param("vanilla-ac", ChosenCameras, {"discrete_critic": "index"}, marks=pytest.mark.slow),
         pytest.param("sac", Cameras, {}, marks=pytest.mark.slow),
         pytest.param("sac", ChosenCameras, {}, marks=pytest.mark.slow),
     ],

@@ -54,22 +54,16 @@ def test_the_default_network_has_the_same_bits_at_every_width(name: str) -> None
         assert bits(train([agent] * width, env, range(3, 3 + width))[0]) == bits(alone), f"{width} lanes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "env", "options"),
     [
-        pytest.param(
-            "greedy-ac",
-            "Pendulum-CA",
-            {"proposal_policy": "gaussian", "entropy_estimator": "score"},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param("greedy-ac", "Pendulum-CA", {"proposal_update": "average"}, marks=pytest.mark.slow),
-        pytest.param("sac", "Pendulum-CA", {}, marks=pytest.mark.slow),
-        pytest.param("sac", "Pendulum-CA", {"policy": "gaussian", "automatic_entropy": True}, marks=pytest.mark.slow),
-        pytest.param(
-            "sac", "MountainCar-DA", {"soft_target": "released", "discrete_critic": "index"}, marks=pytest.mark.slow
-        ),
-        pytest.param("vanilla-ac", "Pendulum-CA", {}, marks=pytest.mark.slow),
+        ("greedy-ac", "Pendulum-CA", {"proposal_policy": "gaussian", "entropy_estimator": "score"}),
+        ("greedy-ac", "Pendulum-CA", {"proposal_update": "average"}),
+        ("sac", "Pendulum-CA", {}),
+        ("sac", "Pendulum-CA", {"policy": "gaussian", "automatic_entropy": True}),
+        ("sac", "MountainCar-DA", {"soft_target": "released", "discrete_critic": "index"}),
+        ("vanilla-ac", "Pendulum-CA", {}),
         ("vanilla-ac", "MountainCar-DA", {}),
     ],
 )

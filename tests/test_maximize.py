@@ -203,6 +203,7 @@ def test_actions_never_leave_the_range(family: str, low: float, high: float) -> 
     assert found.actions[0] > low + 0.8 * (high - low)
 
 
+@pytest.mark.slow
 def test_several_seeds_are_what_each_would_be() -> None:
     several = ccem.maximize(two_peaks, CONTEXTS, -1.5, 1.5, steps=25, seed=range(3), **SMALL)
     assert several.actions.shape == (3, 9)
@@ -228,6 +229,7 @@ def test_history_tells_what_was_before_each_update() -> None:
     assert last["actor_deviation"] < first["actor_deviation"]
 
 
+@pytest.mark.slow
 def test_more_contexts_than_a_batch() -> None:
     contexts = np.linspace(-1, 1, 100)
     found = ccem.maximize(lambda c, a: -((a - c) ** 2), contexts, -2, 2, steps=300, batch_size=8)

@@ -66,7 +66,7 @@ def kill_at_random(sweeps: Sweeps, study: Path, folder: Path, chance: random.Ran
     return process.returncode == 0
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(16, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(16, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_and_resumed(
     kills: int, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
@@ -101,7 +101,13 @@ def test_a_killed_worker_is_replaced_and_the_study_goes_on(
     assert numbers(tmp_path / "store").equals(whole)
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "as batch systems do"])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(signal.SIGINT, id="Ctrl-C"),
+        pytest.param(signal.SIGTERM, id="as batch systems do", marks=pytest.mark.slow),
+    ],
+)
 def test_a_sweep_that_is_stopped_is_gone_on_with(
     stop: signal.Signals, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:

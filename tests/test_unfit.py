@@ -12,7 +12,8 @@ from clusters import Cluster, can, free_port, on
 from processes import NEEDS_PROC
 from sweeping import Sweeps, counts, faults_file, numbers, setting, when_training, write_study
 
-from greedyac.cluster import member
+from greedyac.cli import main
+from greedyac.cluster import connect, member
 from greedyac.study.store import Store
 
 pytestmark = NEEDS_PROC
@@ -217,6 +218,26 @@ member.train = faulty
     assert numbers(tmp_path / "store").equals(whole)
 
 
+def refused(
+    options: list[str],
+    study: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> str:
+    """The one line that a sweep prints that is refused."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(connect, "CONNECT_SECONDS", 0.1)
+    monkeypatch.setattr(connect, "FILE_SECONDS", 0.1)
+    monkeypatch.setattr(connect, "LOOK_SECONDS", 0.05)
+    assert main(["sweep", str(study), "--store", str(folder / "store"), *options]) == 2
+    printed, complaint = capfd.readouterr()
+    assert printed == ""
+    assert not (folder / "store").exists()
+    [line] = complaint.splitlines()
+    return line
+
+
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
@@ -254,19 +275,13 @@ member.train = faulty
 def test_wrong_options_are_one_line(
     options: list[str],
     complaint: str,
-    sweeps: Sweeps,
     study: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.json").write_text("[]")
-    quick = faults_file(tmp_path / "faults", QUICK)
-    code, printed, complaints = sweeps.run(study, tmp_path / "store", *options, faults=quick)
-    assert (code, printed) == (2, "")
-    assert complaint in complaints[-1]
-    assert len([line for line in complaints if not line.startswith(("usage", " "))]) == 1
-    assert not (tmp_path / "store").exists()
+    assert complaint in refused(options, study, tmp_path, monkeypatch, capfd)
 
 
 @pytest.mark.parametrize("listener", ["a page", "a Dask worker"])
@@ -309,14 +324,15 @@ def test_the_address_of_something_else(
     ids=["of a scheduler that has ended", "of something else"],
 )
 def test_a_schedulers_file_that_leads_nowhere(
-    held: object, complaint: str, sweeps: Sweeps, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    held: object,
+    complaint: str,
+    study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "it.json").write_text(json.dumps({"address": held}))
-    words, quick = ("--engine", "dask", "--address", "it.json"), faults_file(tmp_path / "faults", QUICK)
-    code, _, complaints = sweeps.run(study, tmp_path / "store", *words, faults=quick)
-    assert code == 2
-    [told] = complaints
+    told = refused(["--engine", "dask", "--address", "it.json"], study, tmp_path, monkeypatch, capfd)
     assert told.startswith(f"greedyac: error: {complaint}")
 
 
