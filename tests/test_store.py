@@ -613,7 +613,7 @@ def test_a_changed_study_is_told_and_recorded_again(store: Store) -> None:
     [path] = store.studies.iterdir()
     path.write_text(path.read_text().replace("0-7", "0-6"))
     [told] = store.verify()
-    assert told == f"studies/{path.name} holds another text than its name says"
+    assert f"studies/{path.name} " in told
     store.set_aside()
     store.record_study(parse_study(STUDY.format("0-7")))  # as a sweep does
     assert store.verify() == []
