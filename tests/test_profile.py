@@ -1,6 +1,9 @@
 import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +129,23 @@ def test_the_command_prints_tables_and_json() -> None:
     functions = {part["function"]: part["microseconds"] for part in first["parts"]}
     assert functions["VanillaAC._likelihood_ratio"]["products"] > 0
     assert set(functions["VanillaAC._likelihood_ratio"]) == set(KINDS)
+
+
+PROFILE = """
+from greedyac.agents import make_agent
+from greedyac.hypers import values_of
+from greedyac.training.profile import profile
+from greedyac.training.runs import MAX_STEPS, Case
+
+hypers = values_of(make_agent("vanilla-ac")) | {"hidden": (16, 16), "replay_capacity": 1000}
+print(*(part.function for part in profile(Case("vanilla-ac", "Pendulum-DA", MAX_STEPS, hypers), 2, 20).parts))
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_was_kept_by_another_checkout_is_explained_by_this_one(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "elsewhere/greedyac")
+    for place in (tmp_path / "elsewhere", PACKAGE.parent):
+        environment = {**os.environ, "PYTHONPATH": str(place), "GREEDYAC_CACHE": str(tmp_path / "cache")}
+        functions = subprocess.check_output([sys.executable, "-c", PROFILE], env=environment, text=True).split()
+        assert {"ActorCritic.act", "ActorCritic.fit_critic.loss", "sample", "write"} <= set(functions)

@@ -7,9 +7,10 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -59,7 +60,8 @@ class Profile(NamedTuple):
 
 def profile(case: Case, lanes: int, steps: int = STEPS) -> Profile:
     """Train side by side on this process' cores, first unobserved, then under XLA's profiler."""
-    ran = Lanes([case.learner] * lanes, case.world, range(lanes), MAX_STEPS)
+    with _of_this_code():
+        ran = Lanes([case.learner] * lanes, case.world, range(lanes), MAX_STEPS)
     kernels = kernels_of(ran.text())
     ran.advance(2 * case.learner.batch_size + steps)
     began = time.perf_counter()
@@ -78,6 +80,18 @@ def profile(case: Case, lanes: int, steps: int = STEPS) -> Profile:
         ]
     parts = parts_of(events, kernels, steps, lanes)
     return Profile(case.agent, case.env, lanes, seconds * 1e6 / steps / lanes, parts)
+
+
+@contextmanager
+def _of_this_code() -> Iterator[None]:
+    """Compiles anew what was kept by equal code elsewhere: its text has the files and lines from there."""
+    config: Any = jax.config
+    before = config.jax_compilation_cache_include_metadata_in_key
+    config.update("jax_compilation_cache_include_metadata_in_key", True)
+    try:
+        yield
+    finally:
+        config.update("jax_compilation_cache_include_metadata_in_key", before)
 
 
 def parts_of(events: Iterable[tuple[str, float]], kernels: dict[str, Kernel], steps: int, lanes: int) -> list[Part]:
