@@ -57,8 +57,8 @@ def played(name: str) -> Callable[[], Any]:
     import jax.numpy as jnp
 
     from greedyac.agents.random import uniform_action
+    from greedyac.core.streams import Stream, seed_keys, stream_key
     from greedyac.envs import make_env
-    from greedyac.streams import Stream, seed_keys, stream_key
 
     env = make_env(name)
 

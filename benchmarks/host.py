@@ -29,8 +29,8 @@ def main() -> None:
     os.environ["PJRT_NPROC"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
     from greedyac.agents import AGENTS, make_agent
+    from greedyac.core.fields import hypers_of
     from greedyac.envs import HostEnv, make_world
-    from greedyac.hypers import hypers_of
     from greedyac.training.bench import matmul_gflops
     from greedyac.training.cost import operations
 

@@ -12,8 +12,8 @@ from clusters import Cluster
 from processes import end_tree
 from sweeping import Sweeps, numbers, write_study
 
-from greedyac import xla
 from greedyac.cli import main
+from greedyac.core import xla
 
 os.environ.setdefault("GREEDYAC_CACHE", str(Path(__file__).parents[1] / ".cache"))  # and not the user's
 xla.start()  # before a test does with JAX what we would not

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import Control
-from greedyac.spaces import Box, Discrete, Spaces
 
 CONSTANT, BY_OBSERVATION, TWO_STEPS, BY_ACTION, BY_BOTH = range(5)
 

@@ -11,9 +11,9 @@ import pytest
 
 from greedyac.agents import AGENTS, make_agent
 from greedyac.cli import main
+from greedyac.core.spaces import Box
 from greedyac.envs import make_env
 from greedyac.replay import Batch
-from greedyac.spaces import Box
 from greedyac.training import bench
 from greedyac.training.cores import cores
 from greedyac.training.cost import PASSES, operations

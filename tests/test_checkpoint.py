@@ -19,9 +19,9 @@ from scipy import stats
 import greedyac
 from greedyac.agents import make_agent
 from greedyac.cli import main
+from greedyac.core.fields import values_of
+from greedyac.core.streams import Stream, stream_key
 from greedyac.envs import Env
-from greedyac.hypers import values_of
-from greedyac.streams import Stream, stream_key
 from greedyac.training.checkpoint import FORMAT, Policy, checksum, load_policy, save_checkpoint
 from greedyac.training.evaluate import evaluate
 from greedyac.training.runs import Case, Run

@@ -16,8 +16,8 @@ from greedyac import __version__
 from greedyac.agents import AGENTS
 from greedyac.cli import main
 from greedyac.cli.parser import COMMANDS
+from greedyac.core.fields import hypers_of, show
 from greedyac.envs import ENVS
-from greedyac.hypers import hypers_of, show
 from greedyac.training.checkpoint import Policy, save_checkpoint
 from greedyac.training.runs import Case, Run
 

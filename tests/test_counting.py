@@ -1,7 +1,7 @@
 """Numbers of things: one of them is not called several."""
 
 import greedyac
-from greedyac.counting import counted
+from greedyac.core.counting import counted
 from greedyac.training.runs import named_seeds
 
 

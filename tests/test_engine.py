@@ -21,7 +21,7 @@ from processes import wait_for
 from sweeping import chunks_of
 
 from greedyac.cluster import connect, engine, member
-from greedyac.errors import WorkerError
+from greedyac.core.errors import WorkerError
 from greedyac.training.chunk import Chunk
 from greedyac.training.pool import hand_out
 

@@ -28,14 +28,14 @@ from numpy.typing import NDArray
 from PIL import ImageColor
 
 from greedyac import registration
+from greedyac.core.errors import InputError
+from greedyac.core.streams import MAX_SEED, Stream, seed_keys, stream_key
 from greedyac.envs import ENVS, Acrobot, Breakout, Env, EnvState, Freeway, MountainCar, Pendulum, Transition, make_env
 from greedyac.envs.acrobot import Links
 from greedyac.envs.drawing import BODY, DRAWINGS, FORCE, GAMES, GOAL, INK, SECOND, Frame
 from greedyac.envs.face import Face, compiled
 from greedyac.envs.mountain_car import Car
 from greedyac.envs.pendulum import Rod
-from greedyac.errors import InputError
-from greedyac.streams import MAX_SEED, Stream, seed_keys, stream_key
 
 ROOT = Path(__file__).parents[1]
 PEERS = Path(os.environ.get("GREEDYAC_PEERS_PYTHON", ROOT / ".venv-peers/bin/python"))

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import polars as pl
 import pytest
 
-from greedyac.training.atomic import clear_left, left_behind, put_if_absent, write_atomically
+from greedyac.core.atomic import clear_left, left_behind, put_if_absent, write_atomically
 from greedyac.training.chunk import Chunk, Receipt, train_chunk
 from greedyac.training.files import (
     DamagedError,
@@ -237,7 +237,7 @@ def test_without_hard_links_files_are_renamed(folder: Path, monkeypatch: pytest.
 
 LIMITED = """
 import pathlib, resource, sys
-from greedyac.training.atomic import put_if_absent
+from greedyac.core.atomic import put_if_absent
 folder = pathlib.Path(sys.argv[1])
 for limit in (5000, resource.RLIM_INFINITY):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -257,7 +257,7 @@ def test_running_out_of_space(tmp_path: Path) -> None:
 
 KILLED = """
 import io, os, pathlib, random, signal, sys, time
-from greedyac.training.atomic import put_if_absent
+from greedyac.core.atomic import put_if_absent
 folder, chance = pathlib.Path(sys.argv[1]), random.Random(0)
 class Slow(io.FileIO):
     def write(self, content):

@@ -22,14 +22,14 @@ from scipy.special import softmax
 from scipy.stats import norm, truncnorm
 
 from greedyac.agents import AGENTS, make_agent
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.film import gif
 from greedyac.film.explain import POINTS, Categorical, Continuous, Explanation, Marginals, explain
 from greedyac.film.frame import CAPTION, GAP, Frame, beside, captioned
 from greedyac.film.panel import ELITE, PROPOSAL, Panel
 from greedyac.film.picture import Span, bars
 from greedyac.film.record import check_film, episode_frames, show_window, write_film
-from greedyac.spaces import Box, Discrete, Spaces
 
 Floats = NDArray[np.float64]
 OBSERVATION = np.array([0.3, -0.8, 0.5, 1.2], np.float32)
@@ -482,7 +482,7 @@ def test_what_the_extra_brings_is_named_when_it_is_missing(monkeypatch: pytest.M
 WINDOW = """
 import sys
 import numpy as np
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 from greedyac.film.record import show_window
 
 def frames(ending):

@@ -52,8 +52,8 @@ from scipy.stats import norm, truncnorm
 from greedyac.agents import GreedyAC, make_agent
 from greedyac.agents.agent import Metrics
 from greedyac.agents.greedy_ac import Draws, State
-from greedyac.errors import InputError
-from greedyac.spaces import Spaces
+from greedyac.core.errors import InputError
+from greedyac.core.spaces import Spaces
 
 SAMPLES, ELITES, ACTOR_TAU, RATE = 4, 2, 0.375, 0.2
 NOISE: dict[str, tuple[int, ...]] = {"next_action": (), "proposal": (SAMPLES,), "actor": ()}

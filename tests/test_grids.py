@@ -12,13 +12,13 @@ from gymnasium import spaces as theirs
 from probes import TwoPixels
 
 import greedyac
-from greedyac import spaces
 from greedyac.agents import AGENTS, make_agent
 from greedyac.cli import main
+from greedyac.core import spaces
+from greedyac.core.errors import InputError
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import HostEnv, make_env, make_world
 from greedyac.envs.translation import Translation
-from greedyac.errors import InputError
-from greedyac.spaces import Box, Discrete, Spaces
 from greedyac.training.cost import operations
 from greedyac.training.loop import Lanes
 from greedyac.training.plan import plan_cases, plan_chunks, widest

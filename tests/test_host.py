@@ -20,11 +20,11 @@ import greedyac
 from greedyac import replay
 from greedyac.agents import Agent, make_agent
 from greedyac.agents.random import uniform_action
+from greedyac.core.streams import Stream, host_seed, seed_keys, stream_key
 from greedyac.envs import HostEnv, env_label, make_world, parse_env_label
 from greedyac.envs.host import find_host_env, named_host_env
 from greedyac.envs.translation import MAX_FEATURES, Translation
 from greedyac.replay import Batch
-from greedyac.streams import Stream, host_seed, seed_keys, stream_key
 from greedyac.training.host import HostLanes
 from greedyac.training.normalise import LIMIT
 
@@ -395,7 +395,7 @@ def test_observations_and_rewards_are_normalised() -> None:
 
 
 def ran_run(ran: Ran) -> Any:
-    from greedyac.hypers import values_of
+    from greedyac.core.fields import values_of
     from greedyac.training.runs import Case, Run
 
     case = Case("greedy-ac", "Diary", 40, values_of(ran.agent))

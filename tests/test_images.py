@@ -15,14 +15,14 @@ from odd_envs import Cameras, ChosenCameras, InPieces
 from probes import TwoPixels
 
 import greedyac
-from greedyac import bits, spaces
 from greedyac.agents import make_agent
+from greedyac.core import bits, spaces
+from greedyac.core.errors import InputError
+from greedyac.core.spaces import Box, Image
 from greedyac.envs import host
 from greedyac.envs.host import named_host_env
 from greedyac.envs.translation import Translation
-from greedyac.errors import InputError
 from greedyac.nets import KERNELS, Eye, seen_numbers
-from greedyac.spaces import Box, Image
 from greedyac.training.cost import operations
 from greedyac.training.front import FRONTS
 from greedyac.training.loop import Lanes

@@ -25,7 +25,7 @@ from greedyac.analysis.load import (
     variants,
     with_values,
 )
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
 from greedyac.training.curve import BINS

@@ -16,7 +16,7 @@ import pytest
 from processes import NEEDS_PROC, PROGRAM, alive, end_tree, trainers_of, wait_for
 
 from greedyac.cli import main
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 from greedyac.study.store import Store
 from greedyac.training import lock
 from greedyac.training.lock import LOCK, locked

@@ -11,9 +11,9 @@ from jax import Array
 from minatar import Environment
 
 from greedyac.agents.random import uniform_action
+from greedyac.core.streams import Stream, stream_key
 from greedyac.envs import Breakout, Freeway, make_env
 from greedyac.envs.minatar.game import Game
-from greedyac.streams import Stream, stream_key
 
 STEPS = 100_000
 NEVER = 2**31 - 1

@@ -14,7 +14,7 @@ import pytest
 
 import greedyac
 from greedyac.agents import AGENTS
-from greedyac.hypers import hypers_of
+from greedyac.core.fields import hypers_of
 from greedyac.training.front import FRONTS, Model
 from greedyac.training.normalise import normal_observation
 

@@ -13,6 +13,7 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy.stats import kstest
 
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.nets import (
     KERNELS,
     LARGE,
@@ -35,7 +36,6 @@ from greedyac.nets import (
     steady_mean,
 )
 from greedyac.policies import GaussianPolicy, SoftmaxPolicy
-from greedyac.spaces import Box, Discrete, Spaces
 
 Net = TypeVar("Net")
 Floats = NDArray[np.float64]

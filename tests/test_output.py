@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from greedyac.cli.output import claimed, first_free, output_folder
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 
 
 def write(out: Path, *names: str, overwrite: bool = False, complete: bool = True) -> Path:

@@ -20,10 +20,10 @@ from processes import alive, wait_for
 from greedyac.agents.greedy_ac import Draws, GreedyAC, State
 from greedyac.analysis.speed import OURS, THEIRS, peer_bars
 from greedyac.cli import main
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
+from greedyac.core.spaces import Box, Spaces
 from greedyac.policies import GaussianPolicy
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Spaces
 from greedyac.training import bench, peers, ratios
 from greedyac.training.bench import Bench, Measured
 from greedyac.training.cores import PINS, cores

@@ -14,9 +14,9 @@ from probes import ManyActions
 
 from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
 from greedyac.cli.sweep import _words as progress_in_words
+from greedyac.core.errors import InputError
+from greedyac.core.fields import values_of
 from greedyac.envs import make_env
-from greedyac.errors import InputError
-from greedyac.hypers import values_of
 from greedyac.progress import duration
 from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study

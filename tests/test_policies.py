@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from scipy.stats import chisquare, entropy, gumbel_r, kstest, norm, truncnorm, uniform
 
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.policies import (
     MAX_LOG_STD,
     ClippedGaussian,
@@ -24,7 +25,6 @@ from greedyac.policies import (
     TruncatedGaussian,
     make_policy,
 )
-from greedyac.spaces import Box, Discrete, Spaces
 
 Floats = NDArray[np.float64]
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)

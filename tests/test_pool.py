@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sweeping import chunks_of
 
-from greedyac.errors import WorkerError
+from greedyac.core.errors import WorkerError
 from greedyac.training import local
 from greedyac.training.chunk import Chunk
 from greedyac.training.pool import LOSSES, MOST_TOGETHER, Crew, Worker, hand_out

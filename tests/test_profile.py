@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from greedyac.agents import make_agent
-from greedyac.hypers import values_of
+from greedyac.core.fields import values_of
 from greedyac.training.profile import KINDS, OUTSIDE, PACKAGE, Kernel, Part, kernels_of, parts_of, profile
 from greedyac.training.runs import MAX_STEPS, Case
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from greedyac import program_cache
-from greedyac.program_cache import ProgramCache, cache_folder
+from greedyac.core import program_cache
+from greedyac.core.program_cache import ProgramCache, cache_folder
 
 HASH = """
 import hashlib, sys, jax, numpy as np

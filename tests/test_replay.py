@@ -10,10 +10,11 @@ import pytest
 from jax import Array
 from scipy.stats import chisquare
 
-from greedyac import bits, replay
+from greedyac import replay
+from greedyac.core import bits
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import make_env
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Discrete, Spaces
 
 OBSERVATION = Box((-9.0,) * 3, (9.0,) * 3)
 CONTINUOUS = Spaces(OBSERVATION, Box((-9.0,) * 2, (9.0,) * 2))

@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from greedyac.cli import main
+from greedyac.core.errors import InputError
 from greedyac.envs import make_world
-from greedyac.errors import InputError
 from greedyac.nets import Linear
 from greedyac.study.rerun import Rerun, find_row, rerun, run_of
 from greedyac.study.spec import parse_study

@@ -24,9 +24,9 @@ import greedyac
 from greedyac.agents import make_agent
 from greedyac.cli import main
 from greedyac.cli.output import Asked
+from greedyac.core.fields import values_of
 from greedyac.envs import HostEnv, World, make_env
 from greedyac.envs.host import named_host_env
-from greedyac.hypers import values_of
 from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lanes
@@ -153,7 +153,7 @@ def test_a_run_that_has_failed_stays_failed(tmp_path: Path) -> None:
 
 
 def greedyac_odd(seed: int) -> bool:
-    from greedyac.streams import Stream, host_seed
+    from greedyac.core.streams import Stream, host_seed
 
     return bool(host_seed(seed, Stream.START, 0) % 2)
 

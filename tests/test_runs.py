@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greedyac.agents import AGENTS, GreedyAC, make_agent
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.fields import Hyper, checked, hashed_values, hypers_of, show, stack, static, swept, swept_names
+from greedyac.core.streams import MAX_SEED
 from greedyac.envs import Pendulum, make_env
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import Hyper, checked, hashed_values, hypers_of, show, stack, static, swept, swept_names
-from greedyac.streams import MAX_SEED
 from greedyac.training.runs import Case, Run, check_seeds, check_steps, parse_seeds
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)

@@ -13,7 +13,7 @@ from greedyac.analysis.scores import (
     paper_scales,
     percentile_scales,
 )
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 
 
 def told(env: str, *values: float | None, best: list[float | None] | None = None) -> pl.DataFrame:

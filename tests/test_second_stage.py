@@ -13,8 +13,8 @@ from greedyac.analysis.load import Results, load
 from greedyac.analysis.second_stage import FRESH, fresh_seeds, second_stage
 from greedyac.analysis.select import BYS, By, Choice, choose
 from greedyac.cli import main
-from greedyac.errors import InputError
-from greedyac.streams import MAX_SEED
+from greedyac.core.errors import InputError
+from greedyac.core.streams import MAX_SEED
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import make_plan
@@ -441,7 +441,7 @@ def test_a_write_that_fails_leaves_the_older_file(refused: Select, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     Path("best.toml").write_text("old")
-    monkeypatch.setattr("greedyac.training.atomic.write_atomically", full)
+    monkeypatch.setattr("greedyac.core.atomic.write_atomically", full)
     line = refused("--store", "store", "--by", "env", "--out", "best.toml", "--overwrite")
     assert line == "the file 'best.toml' can't be written: No space left on device"
 

@@ -14,7 +14,7 @@ from greedyac.analysis.grid import make_grids
 from greedyac.analysis.load import Results, load, with_values
 from greedyac.analysis.scores import PAPER_BEST, best_returns, paper_scale, paper_scales
 from greedyac.analysis.select import BYS, By, Choice, Reported, choose, reported
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
 from greedyac.training.files import publish_rows

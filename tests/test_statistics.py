@@ -17,10 +17,10 @@ from odd_envs import Diary
 from safetensors import safe_open
 
 import greedyac
+from greedyac.core.errors import InputError
+from greedyac.core.streams import Stream, host_seed
 from greedyac.envs.statistics import get_statistics, prepare, set_statistics
-from greedyac.errors import InputError
 from greedyac.film.play import drawn_env
-from greedyac.streams import Stream, host_seed
 from greedyac.training.front import Model
 
 TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 4, "replay_capacity": 50, "critic_step_size": 1e-2}

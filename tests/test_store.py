@@ -16,12 +16,12 @@ import polars as pl
 import pytest
 
 from greedyac.cli import main
-from greedyac.errors import InputError
+from greedyac.core.atomic import put_if_absent
+from greedyac.core.errors import InputError
 from greedyac.study import store as store_module
 from greedyac.study.spec import parse_study
 from greedyac.study.status import StudyStatus, status
 from greedyac.study.store import Store
-from greedyac.training.atomic import put_if_absent
 from greedyac.training.chunk import Chunk, train_chunk
 from greedyac.training.files import publish_rows, read_rows, rows_path, seal
 from greedyac.training.rows import SCHEMA

@@ -18,7 +18,7 @@ from greedyac.agents import AGENTS
 from greedyac.cli import main
 from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
-from greedyac.hypers import hypers_of
+from greedyac.core.fields import hypers_of
 from greedyac.training.plan import plan_chunks
 from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA

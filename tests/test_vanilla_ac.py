@@ -46,7 +46,7 @@ from scipy.stats import gumbel_r, norm
 from greedyac.agents import VanillaAC
 from greedyac.agents.agent import Metrics
 from greedyac.agents.vanilla_ac import Draws, State
-from greedyac.spaces import Spaces
+from greedyac.core.spaces import Spaces
 
 BASELINE = 3
 AGENT = VanillaAC(**HYPERS, baseline_samples=BASELINE)

@@ -12,9 +12,9 @@ import jax
 import pytest
 from jax._src import compilation_cache
 
-from greedyac import xla
-from greedyac.processor import processor_of
-from greedyac.xla import configured, our_limit
+from greedyac.core import xla
+from greedyac.core.processor import processor_of
+from greedyac.core.xla import configured, our_limit
 
 CONFIG: Any = jax.config
 OURS = f"--xla_cpu_max_isa={our_limit()}"
@@ -79,7 +79,7 @@ print(xla_bridge.backends_are_initialized())
     [
         "import gymnasium; gymnasium.make('greedyac/Pendulum-CA-v0').reset()",
         "from greedyac.ccem.formula import function_of; function_of('a**2')",
-        "from greedyac.streams import seed_keys; seed_keys([3])",
+        "from greedyac.core.streams import seed_keys; seed_keys([3])",
         "greedyac.Random('Pendulum-v1').predict([0.0, 0.0, 0.0])",
         "greedyac.ccem.maximize(lambda x, a: -(a**2), [0.1], -1.0, 1.0, steps=1)",
     ],

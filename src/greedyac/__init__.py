@@ -15,7 +15,7 @@ from greedyac.registration import register
 
 if TYPE_CHECKING:
     from greedyac import ccem
-    from greedyac.errors import InputError
+    from greedyac.core.errors import InputError
     from greedyac.training.callbacks import Checkpoint, Evaluate, StopAtReturn
     from greedyac.training.checkpoint import Policy
     from greedyac.training.evaluate import evaluate
@@ -41,7 +41,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "greedyac.errors": ["InputError"],
+    "greedyac.core.errors": ["InputError"],
     "greedyac.training.callbacks": ["Checkpoint", "Evaluate", "StopAtReturn"],
     "greedyac.training.checkpoint": ["Policy"],
     "greedyac.training.evaluate": ["evaluate"],

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from greedyac.spaces import KERNEL, Box, Spaces
+from greedyac.core.spaces import KERNEL, Box, Spaces
 
 LARGE = 2**16
 """Weights of more numbers than this have a gradient of their own."""

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greedyac.core.prng import computed_once
+from greedyac.core.spaces import Box, Spaces
 from greedyac.nets import Eye, Linear, Trunk, initialised, select
-from greedyac.rng import computed_once
-from greedyac.spaces import Box, Spaces
 
 MAX_LOG_STD = math.log(1000.0)
 SQUASHING_MARGIN = 1e-6

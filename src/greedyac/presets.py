@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from greedyac.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown
 
 Row = tuple[float, float, float | None]
 """κ, α, τ as the paper's tables have them; no τ where GreedyAC has no proposal policy."""

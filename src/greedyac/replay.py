@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac import bits
-from greedyac.rng import computed_once
-from greedyac.spaces import Box, Spaces
+from greedyac.core import bits
+from greedyac.core.prng import computed_once
+from greedyac.core.spaces import Box, Spaces
 
 
 class Batch(NamedTuple):

@@ -8,8 +8,8 @@ from greedyac.agents.greedy_ac import GreedyAC
 from greedyac.agents.random import Random
 from greedyac.agents.sac import SAC
 from greedyac.agents.vanilla_ac import VanillaAC
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import check_values, hypers_of
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.fields import check_values, hypers_of
 
 __all__ = [
     "AGENTS",

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 from jax import Array
 
 from greedyac.agents.agent import Metrics
-from greedyac.errors import InputError
-from greedyac.hypers import static, swept
+from greedyac.core.errors import InputError
+from greedyac.core.fields import static, swept
+from greedyac.core.spaces import Box, Discrete
 from greedyac.nets import average, minimise
 from greedyac.policies import spread
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Discrete
 
 
 @dataclass(frozen=True)

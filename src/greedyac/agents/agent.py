@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Protocol
 
 from jax import Array
 
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Discrete, Spaces
 
 Metrics = dict[str, Array]
 """Scalars of one update. A NaN or inf here, or among the numbers of the state, marks a run as diverged."""

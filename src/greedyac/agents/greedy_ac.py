@@ -13,10 +13,10 @@ from jax import Array
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.ccem import CCEM
+from greedyac.core.spaces import Box, Spaces
 from greedyac.nets import Critic, HeadsCritic, IndexCritic, make_critic, moments
 from greedyac.policies import Policy, spread
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Spaces
 
 
 class State(NamedTuple):

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.agents.agent import Metrics
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Discrete, Spaces
 
 
 def uniform_action(action: Box | Discrete, key: Array) -> Array:

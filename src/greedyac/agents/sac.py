@@ -10,11 +10,11 @@ from jax import Array
 
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
-from greedyac.hypers import static, swept
+from greedyac.core.fields import static, swept
+from greedyac.core.spaces import Box, Spaces
 from greedyac.nets import TwinCritic, make_twin_critic, minimise, moments, select
 from greedyac.policies import Policy, SoftmaxPolicy, make_policy
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Spaces
 
 TARGET_SHARE = 0.5
 """The target of an automatic entropy scale for discrete actions, as a share of the largest entropy, log |A|."""

@@ -9,11 +9,11 @@ from jax import Array
 
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
-from greedyac.hypers import static
+from greedyac.core.fields import static
+from greedyac.core.spaces import Discrete, Spaces
 from greedyac.nets import ContinuousCritic, Critic, make_critic, minimise, moments, steady_mean
 from greedyac.policies import ENTROPY_ESTIMATORS, Policy, SoftmaxPolicy, entropy_term, make_policy
 from greedyac.replay import Batch
-from greedyac.spaces import Discrete, Spaces
 
 
 class State(NamedTuple):

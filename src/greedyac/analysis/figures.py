@@ -20,7 +20,7 @@ from greedyac.analysis.grid import Grid
 from greedyac.analysis.load import VIEWS, Curves, evaluated, with_values
 from greedyac.analysis.sensitivity import best_settings, line_axis, pair_means, sensitivity_curves, shares_of
 from greedyac.analysis.stats import Band, Floats, Interval, band_of, standard_error, tolerance
-from greedyac.hypers import show
+from greedyac.core.fields import show
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's colours, which colour-blind readers can tell apart."""

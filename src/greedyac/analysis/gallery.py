@@ -13,7 +13,7 @@ from greedyac.analysis.select import BYS, Reported
 from greedyac.analysis.sensitivity import line_axis
 from greedyac.analysis.stats import Band
 from greedyac.analysis.words import tuned_words
-from greedyac.counting import plural
+from greedyac.core.counting import plural
 
 
 class Picture(NamedTuple):

@@ -15,7 +15,7 @@ import polars as pl
 
 from greedyac.analysis.load import is_number, settings_of
 from greedyac.analysis.stats import Floats, Whole
-from greedyac.hypers import show
+from greedyac.core.fields import show
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 

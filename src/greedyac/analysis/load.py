@@ -12,11 +12,11 @@ import polars as pl
 
 from greedyac.agents import AGENTS
 from greedyac.analysis.stats import Floats
-from greedyac.counting import counted
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.fields import hypers_of, show
+from greedyac.core.spaces import Box
 from greedyac.envs import make_world, parse_env_label
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import hypers_of, show
-from greedyac.spaces import Box
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
 from greedyac.training.curve import BINS

@@ -20,7 +20,7 @@ from greedyac.analysis.report import Analysis
 from greedyac.analysis.sensitivity import shares_of
 from greedyac.analysis.stats import Interval
 from greedyac.analysis.words import brief, few_words, listed, summary, tuned_words, with_interval
-from greedyac.counting import counted, plural
+from greedyac.core.counting import counted, plural
 
 INTERVALS = ("average_return", "final_return", "interquartile_mean", "improvement", "difference", "mean_score", "Φ")
 NAMES = ("env", "agent", "first", "second", *INTERVALS)

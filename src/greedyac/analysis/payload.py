@@ -17,8 +17,8 @@ from greedyac.analysis.report import Analysis
 from greedyac.analysis.sensitivity import pair_means, sensitivity_curves
 from greedyac.analysis.stats import Floats, Interval, tolerance
 from greedyac.analysis.words import BY_WORDS, few_words, tuned_words
-from greedyac.counting import counted
-from greedyac.hypers import show
+from greedyac.core.counting import counted
+from greedyac.core.fields import show
 
 MOST_CURVES = 32_000
 """Runs whose curves the page holds; with more of them, those of the best settings."""

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from greedyac.analysis.stats import Floats
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 
 PAPER_BEST = {
     "Acrobot-CA": -56.0,

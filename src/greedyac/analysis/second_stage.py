@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from greedyac.agents import make_agent
 from greedyac.analysis.load import Results
 from greedyac.analysis.select import Choice
+from greedyac.core.errors import InputError
 from greedyac.envs import make_world, parse_env_label
-from greedyac.errors import InputError
 from greedyac.presets import PRESETS
 from greedyac.study.spec import Study, parse_study
 from greedyac.training.plan import plan_cases

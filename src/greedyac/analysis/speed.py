@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from greedyac.analysis.figures import COLOURS
-from greedyac.counting import counted
+from greedyac.core.counting import counted
 from greedyac.training.bench import Bench
 from greedyac.training.peers import ENV, PeerResult, factor, per_core
 

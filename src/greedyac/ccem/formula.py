@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from greedyac.errors import InputError, unknown
-from greedyac.xla import configured
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.xla import configured
 
 FUNCTIONS: Mapping[str, str] = {
     "two-peaks": "max(0.7*exp(-((a+0.45)/0.35)**2), exp(-((a-0.5)/0.25)**2))",

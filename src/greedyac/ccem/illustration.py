@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from greedyac.ccem.elite import elite_count, elites
 from greedyac.ccem.search import Problem, Search, State, begin, update
-from greedyac.hypers import static, swept
-from greedyac.rng import KEYS
-from greedyac.spaces import Box, Spaces
-from greedyac.xla import configured
+from greedyac.core.fields import static, swept
+from greedyac.core.prng import KEYS
+from greedyac.core.spaces import Box, Spaces
+from greedyac.core.xla import configured
 
 Floats = NDArray[np.float64]
 

@@ -17,11 +17,11 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from greedyac.ccem.search import Fault, Function, Problem, Search, State, begin, run
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import check_values, hypers_of, show, whole
-from greedyac.rng import KEYS
-from greedyac.spaces import Box, Discrete, Spaces
-from greedyac.xla import configured
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.fields import check_values, hypers_of, show, whole
+from greedyac.core.prng import KEYS
+from greedyac.core.spaces import Box, Discrete, Spaces
+from greedyac.core.xla import configured
 
 TOLD = ("value", "actor_entropy", "actor_deviation", "proposal_entropy", "proposal_deviation")
 """Columns of a history, where they are known."""

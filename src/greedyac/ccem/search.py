@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.ccem.update import CCEM
-from greedyac.hypers import static, swept
+from greedyac.core.fields import static, swept
+from greedyac.core.spaces import Discrete, Spaces
 from greedyac.nets import select
 from greedyac.policies import Policy, SoftmaxPolicy, spread
-from greedyac.spaces import Discrete, Spaces
 
 Function = Callable[[Any, Any], Any]
 """From a context and an action to a number."""

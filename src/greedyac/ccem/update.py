@@ -7,10 +7,10 @@ from typing import Any
 from jax import Array
 
 from greedyac.ccem.elite import elite_count, elite_loss, elites, greedy_loss, greedy_shares, greedy_suffices
-from greedyac.hypers import static, swept
+from greedyac.core.fields import static, swept
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.nets import average, minimise, moments
 from greedyac.policies import ENTROPY_ESTIMATORS, Policy, entropy_term, make_policy
-from greedyac.spaces import Box, Discrete, Spaces
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from greedyac.cli.parser import make_parser
 from greedyac.cli.say import say
-from greedyac.errors import InputError, WorkerError
+from greedyac.core.errors import InputError, WorkerError
 from greedyac.training.process import one_ahead
 
 

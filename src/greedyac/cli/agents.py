@@ -8,7 +8,7 @@ from rich.table import Table
 
 from greedyac.agents import AGENTS
 from greedyac.cli.parser import Parser
-from greedyac.hypers import hypers_of, show
+from greedyac.core.fields import hypers_of, show
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:

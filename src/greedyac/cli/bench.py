@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from greedyac.cli.parser import Parser, file, folder, whole_number
-from greedyac.counting import counted
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import whole
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.fields import whole
 
 if TYPE_CHECKING:
     from greedyac.training.bench import Bench

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from greedyac.cli.parser import Parser, folder, whole_number
-from greedyac.errors import InputError
-from greedyac.hypers import checked, hypers_of, show
+from greedyac.core.errors import InputError
+from greedyac.core.fields import checked, hypers_of, show
 
 OURS = ("ccem.png", "ccem.pdf", "ccem.gif")
 FPS = 12

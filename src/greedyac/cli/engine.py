@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from greedyac.cli.parser import Parser, whole_number
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 
 if TYPE_CHECKING:
     from greedyac.study.sweep import Engine

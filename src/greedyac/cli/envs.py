@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from greedyac.cli.parser import Parser
+from greedyac.core.fields import hypers_of, show
+from greedyac.core.spaces import to_json
 from greedyac.envs import ENVS, make_env
-from greedyac.hypers import hypers_of, show
-from greedyac.spaces import to_json
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from greedyac.analysis.figures import learning_curves
-from greedyac.errors import InputError
-from greedyac.training.atomic import write_atomically
+from greedyac.core.atomic import write_atomically
+from greedyac.core.errors import InputError
 from greedyac.training.checkpoint import save_checkpoint
 from greedyac.training.lock import locked
 from greedyac.training.rows import RESTARTED

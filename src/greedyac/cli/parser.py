@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from greedyac import __version__
-from greedyac.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown
 
 COMMANDS = {
     "train": "train an agent on an environment: curves, a picture and a checkpoint per seed",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from greedyac.cli.parser import Parser, folder, one_of
 from greedyac.cli.select import add_choices
-from greedyac.counting import counted
-from greedyac.errors import InputError
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
 
 if TYPE_CHECKING:
     from greedyac.analysis.report import Analysis

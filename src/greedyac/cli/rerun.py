@@ -5,8 +5,8 @@ from typing import Any
 
 from greedyac.cli.parser import Parser, folder
 from greedyac.cli.say import say
-from greedyac.counting import counted
-from greedyac.errors import InputError
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
 from greedyac.progress import ProgressReport
 
 

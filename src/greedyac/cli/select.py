@@ -3,8 +3,8 @@
 from typing import Any
 
 from greedyac.cli.parser import Parser, file, folder, one_of, whole_number
-from greedyac.counting import counted
-from greedyac.errors import InputError
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
@@ -48,7 +48,7 @@ def run(options: Any) -> int:
     from greedyac.analysis.second_stage import fresh_seeds, second_stage
     from greedyac.analysis.select import choose
     from greedyac.analysis.words import FEW_SEEDS
-    from greedyac.training.atomic import write_atomically
+    from greedyac.core.atomic import write_atomically
     from greedyac.training.runs import named_seeds, parse_seeds
 
     if options.out.suffix != ".toml":

@@ -5,8 +5,8 @@ from typing import Any
 
 from greedyac.cli.parser import Parser, folder
 from greedyac.cli.say import say
-from greedyac.counting import counted
-from greedyac.errors import InputError, unknown
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError, unknown
 
 ACTIONS = ("verify", "compact")
 

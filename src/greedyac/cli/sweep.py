@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from greedyac.cli import engine
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.say import say
-from greedyac.counting import counted
-from greedyac.errors import InputError
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
 from greedyac.progress import ProgressReport, duration, speed
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _shard(text: str) -> Any:
 
 
 def _sweep(plan: "Plan", store: Any, place: engine.Place, options: Any) -> int:
-    from greedyac.errors import WorkerError
+    from greedyac.core.errors import WorkerError
     from greedyac.study.sweep import run_plan
 
     print(_outline(plan))

@@ -11,10 +11,10 @@ from rich.table import Table
 from greedyac.agents import AGENTS, find_agent
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.say import say
-from greedyac.counting import counted
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError, WorkerError
+from greedyac.core.fields import hypers_of, show
 from greedyac.envs import parse_env_option
-from greedyac.errors import InputError, WorkerError
-from greedyac.hypers import hypers_of, show
 from greedyac.presets import PRESETS
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from distributed.comm import get_address_host, get_address_host_port
 from distributed.core import rpc
 
 from greedyac.cluster.call import call
-from greedyac.errors import InputError, WorkerError
+from greedyac.core.errors import InputError, WorkerError
 from greedyac.training.memory import Machine
 
 ALLOWED = (

@@ -20,8 +20,8 @@ from distributed import Client, KilledWorker, wait
 import greedyac
 from greedyac.cluster.call import call
 from greedyac.cluster.member import TOPIC
-from greedyac.processor import processor
-from greedyac.training.atomic import temporary_file
+from greedyac.core.atomic import temporary_file
+from greedyac.core.processor import processor
 from greedyac.training.chunk import Chunk
 from greedyac.training.files import DamagedError, publish_sealed
 from greedyac.training.pool import Crew, Events, Worker, hand_out

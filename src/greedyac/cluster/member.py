@@ -22,7 +22,7 @@ from distributed.core import Status
 from distributed.worker import thread_state
 
 import greedyac
-from greedyac.training.atomic import clear_left, temporary_file
+from greedyac.core.atomic import clear_left, temporary_file
 from greedyac.training.cores import places
 from greedyac.training.memory import machine_bytes
 from greedyac.training.process import WorkerProcess

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from greedyac.core.errors import unknown
+from greedyac.core.fields import checked, hypers_of, show
 from greedyac.envs.acrobot import Acrobot
 from greedyac.envs.control import Control
 from greedyac.envs.env import Env, EnvState, Transition
@@ -10,8 +12,6 @@ from greedyac.envs.host import HostEnv, find_host_env, parse_option, show_option
 from greedyac.envs.minatar import Breakout, Freeway
 from greedyac.envs.mountain_car import MountainCar
 from greedyac.envs.pendulum import Pendulum
-from greedyac.errors import unknown
-from greedyac.hypers import checked, hypers_of, show
 
 __all__ = [
     "ENVS",

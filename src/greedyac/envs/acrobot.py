@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from greedyac.core.fields import static
+from greedyac.core.spaces import Box
 from greedyac.envs.control import Control, wrap_angle
-from greedyac.hypers import static
-from greedyac.spaces import Box
 
 GRAVITY, TIME_STEP = 9.8, 0.2
 MASS, LENGTH, CENTRE, INERTIA = 1.0, 1.0, 0.5, 1.0  # of either link

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array
 
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs.env import Env
-from greedyac.spaces import Box, Discrete, Spaces
 
 
 @dataclass(frozen=True)

@@ -15,14 +15,14 @@ from jax import Array
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from greedyac.core.errors import InputError
+from greedyac.core.xla import configured
 from greedyac.envs.acrobot import Acrobot, Links
 from greedyac.envs.env import Env
 from greedyac.envs.minatar import Breakout, Freeway
 from greedyac.envs.minatar.game import SIZE, Game, Played
 from greedyac.envs.mountain_car import Car, MountainCar
 from greedyac.envs.pendulum import Pendulum, Rod
-from greedyac.errors import InputError
-from greedyac.xla import configured
 
 Frame = NDArray[np.uint8]
 Point = tuple[float, float]

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.hypers import hashed_values, hypers_of, static, values_of
-from greedyac.spaces import Spaces
+from greedyac.core.fields import hashed_values, hypers_of, static, values_of
+from greedyac.core.spaces import Spaces
 
 
 class EnvState(NamedTuple):

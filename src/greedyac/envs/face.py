@@ -14,17 +14,17 @@ from gymnasium.error import ResetNeeded
 from jax import Array
 from numpy.typing import NDArray
 
-from greedyac import rng, xla
+from greedyac.core import prng, xla
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.fields import whole
+from greedyac.core.spaces import Box, Discrete
+from greedyac.core.streams import MAX_SEED, Stream, stream_key
+from greedyac.core.xla import configured
 from greedyac.envs import make_env
 from greedyac.envs.control import Control
 from greedyac.envs.drawing import Frame, drawing_of
 from greedyac.envs.env import Env, EnvState, Transition
 from greedyac.envs.translation import gym_space
-from greedyac.errors import InputError, unknown
-from greedyac.hypers import whole
-from greedyac.spaces import Box, Discrete
-from greedyac.streams import MAX_SEED, Stream, stream_key
-from greedyac.xla import configured
 
 Observation = NDArray[Any]
 Action = NDArray[np.float32] | np.int32
@@ -46,7 +46,7 @@ def compiled(env: Env) -> Compiled:
     """
 
     def key_of(seed: Array) -> Array:
-        return jax.random.key(seed, impl=rng.KEYS)
+        return jax.random.key(seed, impl=prng.KEYS)
 
     def reset(seed: Array) -> tuple[EnvState, Array]:
         return env.reset(stream_key(key_of(seed), Stream.START, 0))

@@ -14,10 +14,10 @@ from typing import Any
 
 import gymnasium
 
+from greedyac.core.errors import EnvError, InputError, unknown
+from greedyac.core.fields import show
+from greedyac.core.spaces import Spaces
 from greedyac.envs.translation import Translation, shortened, translation_of
-from greedyac.errors import EnvError, InputError, unknown
-from greedyac.hypers import show
-from greedyac.spaces import Spaces
 
 Scalar = bool | int | float | str
 ENGINES = {"mujoco": "mujoco", "box2d": "Box2D"}

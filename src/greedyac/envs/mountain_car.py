@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from greedyac.core.spaces import Box
 from greedyac.envs.control import Control
-from greedyac.spaces import Box
 
 
 class Car(NamedTuple):

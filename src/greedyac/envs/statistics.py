@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium.wrappers import NormalizeReward
 from gymnasium.wrappers.utils import RunningMeanStd
 
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 
 Numbers = np.ndarray[Any, Any]
 Statistics = Mapping[str, Numbers]

@@ -17,9 +17,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces as theirs
 
-from greedyac.counting import counted
-from greedyac.errors import InputError
-from greedyac.spaces import KERNEL, Box, Discrete, Image, Spaces
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
+from greedyac.core.spaces import KERNEL, Box, Discrete, Image, Spaces
 
 MAX_FEATURES = 4096
 """Numbers in an observation: these networks, with one convolution and dense layers, are no home for larger images."""

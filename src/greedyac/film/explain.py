@@ -14,10 +14,10 @@ from jax import Array
 from greedyac import ccem
 from greedyac.agents import Agent, GreedyAC
 from greedyac.agents.random import Uniform
+from greedyac.core.spaces import Box, Discrete, Spaces
+from greedyac.core.xla import configured
 from greedyac.nets import TwinCritic
 from greedyac.policies import ClippedGaussian, SquashedGaussian, TruncatedGaussian
-from greedyac.spaces import Box, Discrete, Spaces
-from greedyac.xla import configured
 
 POINTS = 201
 """Actions from the lowest to the highest at which each dimension is shown."""

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch, Polygon
 from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
-from greedyac.counting import counted
+from greedyac.core.counting import counted
 from greedyac.film.explain import Categorical, Continuous, Explanation, Marginals
 from greedyac.film.frame import HEIGHT, Frame
 from greedyac.film.picture import Floats, Picture, Span, area, bars

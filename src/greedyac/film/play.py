@@ -8,9 +8,9 @@ import gymnasium
 import jax
 import jax.numpy as jnp
 
+from greedyac.core.errors import InputError
 from greedyac.envs import ENVS, HostEnv
 from greedyac.envs.host import words_of
-from greedyac.errors import InputError
 from greedyac.film.explain import explain
 from greedyac.film.frame import Frame
 from greedyac.film.panel import Panel

@@ -16,10 +16,10 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from greedyac.errors import InputError
+from greedyac.core.atomic import write_atomically
+from greedyac.core.errors import InputError
 from greedyac.film import gif
 from greedyac.film.frame import HEIGHT, Frame, beside, captioned
-from greedyac.training.atomic import write_atomically
 
 SUFFIXES = (".gif", ".mp4")
 

@@ -11,17 +11,17 @@ import jax
 import numpy as np
 import polars as pl
 
-from greedyac.counting import counted
+from greedyac.core.atomic import write_atomically
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
+from greedyac.core.xla import configured
 from greedyac.envs import parse_env_label
-from greedyac.errors import InputError
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.atomic import write_atomically
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.normalise import normal_observation
 from greedyac.training.rows import SCHEMA, cpu, make_row, software
 from greedyac.training.runs import Case, Run
-from greedyac.xla import configured
 
 MOST_LIKELY_FIRST = (10, *range(1, 1001))
 """Numbers of episodes."""

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from greedyac.errors import EnvError, InputError
+from greedyac.core.atomic import all_left_behind, put_if_absent, temporary_file, write_atomically
+from greedyac.core.errors import EnvError, InputError
 from greedyac.study.spec import Study, parse_study
-from greedyac.training.atomic import all_left_behind, put_if_absent, temporary_file, write_atomically
 from greedyac.training.files import DamagedError, OtherVersionError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.training.lock import locked
 from greedyac.training.rows import SCHEMA, failed_row

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from greedyac.counting import counted
+from greedyac.core.counting import counted
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
 from greedyac.training.bench import Speed, measure

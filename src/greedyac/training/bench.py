@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from greedyac.agents import make_agent
-from greedyac.errors import WorkerError
-from greedyac.hypers import values_of
+from greedyac.core.errors import WorkerError
+from greedyac.core.fields import values_of
 from greedyac.training.chunk import Chunk
 from greedyac.training.cores import cores
 from greedyac.training.cost import operations

@@ -4,8 +4,8 @@ import math
 import os
 from pathlib import Path
 
-from greedyac.errors import InputError
-from greedyac.hypers import Hyper, whole
+from greedyac.core.errors import InputError
+from greedyac.core.fields import Hyper, whole
 from greedyac.training.front import Model, writable
 from greedyac.training.runs import check_seeds
 

@@ -19,24 +19,24 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from greedyac import spaces as spaces_module
 from greedyac.agents import NETWORKS
-from greedyac.counting import counted
+from greedyac.core import spaces as spaces_module
+from greedyac.core.atomic import write_atomically
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
+from greedyac.core.fields import stack, whole
+from greedyac.core.streams import Stream, seed_keys, stream_key
+from greedyac.core.xla import configured
 from greedyac.envs import ENVS
 from greedyac.envs.host import HostEnv
 from greedyac.envs.statistics import NO_STATISTICS, Statistics, prepare
 from greedyac.envs.translation import Translation
-from greedyac.errors import InputError
-from greedyac.hypers import stack, whole
-from greedyac.streams import Stream, seed_keys, stream_key
-from greedyac.training.atomic import write_atomically
 from greedyac.training.cost import lane_bytes
 from greedyac.training.loop import Lane, Outcome, Snapshot, static_part
 from greedyac.training.memory import machine_bytes
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
 from greedyac.training.runs import Run, check_seeds, check_steps
-from greedyac.xla import configured
 
 FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoint, save_snapshot
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.files import DamagedError, chunk_id, publish_rows, read_rows, rows_path

@@ -10,13 +10,13 @@ import numpy as np
 from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
-from greedyac.hypers import stack
+from greedyac.core.fields import stack
+from greedyac.core.spaces import KERNEL, Box, Spaces
+from greedyac.core.streams import seed_keys
+from greedyac.core.xla import configured
 from greedyac.nets import found_numbers, seen_numbers
-from greedyac.spaces import KERNEL, Box, Spaces
-from greedyac.streams import seed_keys
 from greedyac.training.loop import Program
 from greedyac.training.runs import Case
-from greedyac.xla import configured
 
 PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     # agent: (policy, critic) with continuous actions, the same with discrete ones. A gradient takes three passes.

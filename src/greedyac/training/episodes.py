@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greedyac.core.streams import Stream, host_seed, stream_key
+from greedyac.core.xla import configured
 from greedyac.envs import Env
 from greedyac.envs.calls import reset_env, step_env
 from greedyac.envs.translation import Translation
-from greedyac.streams import Stream, host_seed, stream_key
 from greedyac.training.normalise import normal_observation
-from greedyac.xla import configured
 
 MOST_STEPS = 100_000
 """Of an episode on the host: a policy that is not trained may never end one that has no time limit."""

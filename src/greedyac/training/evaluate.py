@@ -6,8 +6,8 @@ import jax
 import numpy as np
 from scipy import stats
 
+from greedyac.core.fields import whole
 from greedyac.envs import HostEnv
-from greedyac.hypers import whole
 from greedyac.training.checkpoint import Policy
 from greedyac.training.episodes import compiled_returns, host_returns
 from greedyac.training.loop import static_part

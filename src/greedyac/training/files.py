@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from greedyac.training.atomic import put_if_absent
+from greedyac.core.atomic import put_if_absent
 from greedyac.training.rows import SCHEMA
 from greedyac.training.runs import short_hash
 

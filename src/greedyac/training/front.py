@@ -16,11 +16,11 @@ import numpy as np
 import polars as pl
 
 from greedyac.agents import AGENTS
-from greedyac.counting import counted
+from greedyac.core.counting import counted
+from greedyac.core.errors import InputError
+from greedyac.core.fields import hypers_of, show, whole
 from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.host import named_host_env
-from greedyac.errors import InputError
-from greedyac.hypers import hypers_of, show, whole
 from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import (
     Checkpoint,

@@ -17,12 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greedyac.core.fields import stack
+from greedyac.core.streams import seed_keys
+from greedyac.core.xla import configured
 from greedyac.envs import Transition
-from greedyac.hypers import stack
-from greedyac.streams import seed_keys
 from greedyac.training import curve
 from greedyac.training.loop import Lane, Program
-from greedyac.xla import configured
 
 SMALL = 4096
 """Arrays of fewer numbers are packed: copying larger ones would take longer than passing them."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from greedyac.training.atomic import clear_left
+from greedyac.core.atomic import clear_left
 from greedyac.training.chunk import Chunk
 from greedyac.training.cores import PINS, places
 from greedyac.training.pool import Crew, Events, Worker, hand_out

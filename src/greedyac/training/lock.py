@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from greedyac.errors import InputError
+from greedyac.core.errors import InputError
 
 LOCK = ".greedyac-lock"
 """An empty file in the folder. Only the system's lock on it counts: one that a killed process left is harmless."""

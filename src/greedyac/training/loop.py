@@ -19,16 +19,16 @@ from jax import Array
 from greedyac import replay
 from greedyac.agents import NETWORKS, Agent, Metrics
 from greedyac.agents.random import uniform_action
+from greedyac.core.fields import stack, swept_names
+from greedyac.core.spaces import Box, Spaces
+from greedyac.core.streams import Stream, seed_keys, stream_key
+from greedyac.core.xla import configured
 from greedyac.envs import Env, Transition, World
 from greedyac.envs.statistics import NO_STATISTICS, Statistics
-from greedyac.hypers import stack, swept_names
 from greedyac.replay import Batch
-from greedyac.spaces import Box, Spaces
-from greedyac.streams import Stream, seed_keys, stream_key
 from greedyac.training import curve
 from greedyac.training.episodes import compiled_returns
 from greedyac.training.normalise import Scales, normal_observation, normal_reward, seen, unknown_scales
-from greedyac.xla import configured
 
 MIN_WIDTH = 2
 """A lone run is padded to two lanes: XLA drops a batch axis of one, and then rounds differently. (Runs with

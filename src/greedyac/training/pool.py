@@ -9,7 +9,7 @@ from collections.abc import Generator, Hashable, Iterable, Sequence
 from itertools import islice, takewhile
 from typing import Any
 
-from greedyac.errors import WorkerError
+from greedyac.core.errors import WorkerError
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import nominal_seconds
 from greedyac.training.loop import Program

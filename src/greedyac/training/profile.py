@@ -21,7 +21,7 @@ STEPS = 200
 KINDS = ("products", "random", "optimiser", "other")
 """Matrix products, random numbers, Adam and moving averages, and all else."""
 PACKAGE = Path(__file__).parents[1]
-TOOLS = ("nets.py", "policies.py", "rng.py")
+TOOLS = ("nets.py", "policies.py", "prng.py")
 """What is done there is told of the function that asked for it."""
 OUTSIDE = "(not known)"
 """What the compiler made up itself, such as copies."""

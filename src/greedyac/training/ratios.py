@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from greedyac.errors import InputError, unknown
-from greedyac.processor import processor
+from greedyac.core.errors import InputError, unknown
+from greedyac.core.processor import processor
 from greedyac.training import bench
 from greedyac.training.bench import Bench, Measured
 from greedyac.training.cost import PASSES

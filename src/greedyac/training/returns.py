@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from greedyac.counting import counted
+from greedyac.core.counting import counted
 from greedyac.envs import ENVS
 
 

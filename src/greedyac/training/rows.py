@@ -11,9 +11,9 @@ from typing import Any
 import jax
 import polars as pl
 
-from greedyac import xla
+from greedyac.core import xla
+from greedyac.core.processor import processor
 from greedyac.envs import Env, World
-from greedyac.processor import processor
 from greedyac.training.curve import BINS
 from greedyac.training.loop import Outcome
 from greedyac.training.runs import Run

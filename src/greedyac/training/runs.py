@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any
 
 from greedyac.agents import Agent, make_agent
-from greedyac.counting import plural
+from greedyac.core.counting import plural
+from greedyac.core.errors import InputError
+from greedyac.core.fields import hashed_values, whole
+from greedyac.core.streams import MAX_SEED
 from greedyac.envs import World, env_label, make_world
-from greedyac.errors import InputError
-from greedyac.hypers import hashed_values, whole
-from greedyac.streams import MAX_SEED
 from greedyac.training.loop import Program, static_part
 
 MAX_SEEDS = 1_000_000

@@ -34,8 +34,8 @@ def main() -> None:
         print(json.dumps({"event": event, **about}), file=events)
 
     try:  # imports JAX
-        from greedyac import xla
-        from greedyac.errors import InputError
+        from greedyac.core import xla
+        from greedyac.core.errors import InputError
         from greedyac.training.chunk import Chunk, train_chunk
         from greedyac.training.rows import cpu, versions
 

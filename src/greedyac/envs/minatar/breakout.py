@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greedyac.core.prng import computed_once
 from greedyac.envs.minatar.game import LEFT, NOTHING, RIGHT, SIZE, Game, cell
-from greedyac.rng import computed_once
 
 FLOOR, START_ROW = SIZE - 1, 3
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greedyac.core.prng import computed_once
 from greedyac.envs.minatar.game import DOWN, NOTHING, SIZE, UP, Game, cell
-from greedyac.rng import computed_once
 
 PACE, SLOWEST, LENGTH = 3, 5, 2500
 """Steps from one move of the chicken to the next, from one move of the slowest cars to the next, of a game."""

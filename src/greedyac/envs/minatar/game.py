@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from greedyac.core.fields import static
+from greedyac.core.prng import computed_once
+from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs.env import Env
-from greedyac.hypers import static
-from greedyac.rng import computed_once
-from greedyac.spaces import Box, Discrete, Spaces
 
 SIZE = 10
 """Rows and columns of every grid."""

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 from jax._src import compilation_cache, xla_bridge
 
-from greedyac.program_cache import ProgramCache, cache_folder
+from greedyac.core.program_cache import ProgramCache, cache_folder
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.spaces import Box
+from greedyac.core.spaces import Box
 
 WIDTHS = {"float32": 32, "uint8": 8, "bool": 1}
 """Bits of a number, by how it is stored."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from greedyac.counting import counted
+from greedyac.core.counting import counted
 
 KERNEL = 3
 """Rows and columns of a convolution's kernels: no grid is smaller."""

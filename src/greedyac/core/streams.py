@@ -10,8 +10,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from greedyac import rng
-from greedyac.xla import configured
+from greedyac.core import prng
+from greedyac.core.xla import configured
 
 MAX_SEED = 2**32 - 1
 
@@ -33,7 +33,7 @@ class Stream(IntEnum):
 def seed_keys(seeds: list[int]) -> Array:
     """One key per seed, `[lanes]`."""
     words = np.stack([np.zeros(len(seeds), np.uint32), np.asarray(seeds, np.uint32)], -1)
-    return jax.random.wrap_key_data(words, impl=rng.KEYS)  # type: ignore[arg-type]  # the same, without a program
+    return jax.random.wrap_key_data(words, impl=prng.KEYS)  # type: ignore[arg-type]  # the same, without a program
 
 
 def stream_key(key: Array, stream: Stream, index: Array | int) -> Array:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from greedyac.processor import instructions, processor
-from greedyac.training.atomic import all_left_behind, write_atomically
+from greedyac.core.atomic import all_left_behind, write_atomically
+from greedyac.core.processor import instructions, processor
 
 MAX_BYTES = 10**9
 """Of all programs together, those of other versions included."""

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from greedyac.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown
 
 T = TypeVar("T")
 FLOAT32_TINY, FLOAT32_MAX = 1.2e-38, 3.4e38

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, hyperparameter fields, spaces, random numbers, XLA. It knows no learning."""
