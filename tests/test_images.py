@@ -22,7 +22,7 @@ from greedyac.core.spaces import Box, Image
 from greedyac.envs import host
 from greedyac.envs.host import named_host_env
 from greedyac.envs.translation import Translation
-from greedyac.nets import KERNELS, Eye, seen_numbers
+from greedyac.nn.layers import KERNELS, Eye, seen_numbers
 from greedyac.training.cost import operations
 from greedyac.training.front import FRONTS
 from greedyac.training.loop import Lanes

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.nets import (
+from greedyac.nn.layers import (
     KERNELS,
     LARGE,
     ContinuousCritic,
@@ -35,7 +35,7 @@ from greedyac.nets import (
     select,
     steady_mean,
 )
-from greedyac.policies import GaussianPolicy, SoftmaxPolicy
+from greedyac.nn.policies import GaussianPolicy, SoftmaxPolicy
 
 Net = TypeVar("Net")
 Floats = NDArray[np.float64]

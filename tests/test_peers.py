@@ -22,7 +22,7 @@ from greedyac.analysis.speed import OURS, THEIRS, peer_bars
 from greedyac.cli import main
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Spaces
-from greedyac.policies import GaussianPolicy
+from greedyac.nn.policies import GaussianPolicy
 from greedyac.replay import Batch
 from greedyac.training import bench, peers, ratios
 from greedyac.training.bench import Bench, Measured

@@ -15,7 +15,7 @@ from scipy.special import log_softmax
 from scipy.stats import chisquare, entropy, gumbel_r, kstest, norm, truncnorm, uniform
 
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.policies import (
+from greedyac.nn.policies import (
     MAX_LOG_STD,
     ClippedGaussian,
     GaussianPolicy,

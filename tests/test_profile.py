@@ -17,9 +17,9 @@ TEXT = f"""HloModule jit_block
 FileNames
 1 "{PACKAGE}/training/loop.py"
 2 "{PACKAGE}/agents/actor_critic.py"
-3 "{PACKAGE}/nets.py"
+3 "{PACKAGE}/nn/optim.py"
 4 "/somewhere/optax/transform.py"
-5 "{PACKAGE}/policies.py"
+5 "{PACKAGE}/nn/distributions.py"
 
 FunctionNames
 1 "Program.step"

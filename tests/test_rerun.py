@@ -13,7 +13,7 @@ import pytest
 from greedyac.cli import main
 from greedyac.core.errors import InputError
 from greedyac.envs import make_world
-from greedyac.nets import Linear
+from greedyac.nn.layers import Linear
 from greedyac.study.rerun import Rerun, find_row, rerun, run_of
 from greedyac.study.spec import parse_study
 from greedyac.study.store import CIRCUMSTANCES, Store

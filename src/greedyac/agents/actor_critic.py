@@ -9,8 +9,8 @@ from greedyac.agents.agent import Metrics
 from greedyac.core.errors import InputError
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Discrete
-from greedyac.nets import average, minimise
-from greedyac.policies import spread
+from greedyac.nn.layers import average, minimise
+from greedyac.nn.policies import spread
 from greedyac.replay import Batch
 
 

@@ -12,8 +12,8 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Spaces
-from greedyac.nets import TwinCritic, make_twin_critic, minimise, moments, select
-from greedyac.policies import Policy, SoftmaxPolicy, make_policy
+from greedyac.nn.layers import TwinCritic, make_twin_critic, minimise, moments, select
+from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
 from greedyac.replay import Batch
 
 TARGET_SHARE = 0.5

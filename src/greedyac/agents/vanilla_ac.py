@@ -11,8 +11,8 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.core.fields import static
 from greedyac.core.spaces import Discrete, Spaces
-from greedyac.nets import ContinuousCritic, Critic, make_critic, minimise, moments, steady_mean
-from greedyac.policies import ENTROPY_ESTIMATORS, Policy, SoftmaxPolicy, entropy_term, make_policy
+from greedyac.nn.layers import ContinuousCritic, Critic, make_critic, minimise, moments, steady_mean
+from greedyac.nn.policies import ENTROPY_ESTIMATORS, Policy, SoftmaxPolicy, entropy_term, make_policy
 from greedyac.replay import Batch
 
 

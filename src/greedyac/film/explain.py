@@ -16,8 +16,8 @@ from greedyac.agents import Agent, GreedyAC
 from greedyac.agents.random import Uniform
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.core.xla import configured
-from greedyac.nets import TwinCritic
-from greedyac.policies import ClippedGaussian, SquashedGaussian, TruncatedGaussian
+from greedyac.nn.layers import TwinCritic
+from greedyac.nn.policies import ClippedGaussian, SquashedGaussian, TruncatedGaussian
 
 POINTS = 201
 """Actions from the lowest to the highest at which each dimension is shown."""

@@ -14,7 +14,7 @@ from greedyac.core.fields import stack
 from greedyac.core.spaces import KERNEL, Box, Spaces
 from greedyac.core.streams import seed_keys
 from greedyac.core.xla import configured
-from greedyac.nets import found_numbers, seen_numbers
+from greedyac.nn.layers import found_numbers, seen_numbers
 from greedyac.training.loop import Program
 from greedyac.training.runs import Case
 

@@ -21,8 +21,8 @@ STEPS = 200
 KINDS = ("products", "random", "optimiser", "other")
 """Matrix products, random numbers, Adam and moving averages, and all else."""
 PACKAGE = Path(__file__).parents[1]
-TOOLS = ("nets.py", "policies.py", "prng.py")
-"""What is done there is told of the function that asked for it."""
+TOOLS = ("nn", "core")
+"""Packages: what is done there is told of the function that asked for it."""
 OUTSIDE = "(not known)"
 """What the compiler made up itself, such as copies."""
 
@@ -128,14 +128,14 @@ def kernels_of(text: str) -> dict[str, Kernel]:
 
 def _function(frames: list[tuple[str, str]]) -> str:
     """The innermost function of ours that is not a tool; `Class.method`, nested functions without `<locals>`."""
-    for file, name in frames:
-        if file not in TOOLS:
+    for package, name in frames:
+        if package not in TOOLS:
             return name.replace(".<locals>", "")
     return frames[0][1] if frames else OUTSIDE
 
 
 def _kind(operation: str, asked: str, frames: list[tuple[str, str]]) -> str:
-    inside = [name.partition(".<locals>")[0] for file, name in frames if file in TOOLS]
+    inside = [name.partition(".<locals>")[0] for package, name in frames if package in TOOLS]
     if any(name.endswith(".noise") or name == "computed_once" for name in inside) or re.search(
         "random|_randint", asked
     ):
@@ -155,14 +155,14 @@ class _Stack:
         )
 
     def frames(self, number: int) -> list[tuple[str, str]]:
-        """File and function of our frames, the innermost first. (A parent's number is written one too high.)"""
+        """Package and function of our frames, the innermost first. (A parent's number is written one too high.)"""
         ours = []
         while number in self._frames:
             frame = _fields(self._frames[number])
             place = _fields(self._places[frame["file_location_id"]])
             file = Path(self._files[place["file_name_id"]].strip('"'))
             if PACKAGE in file.parents:
-                ours.append((file.name, self._functions[place["function_name_id"]].strip('"')))
+                ours.append((file.relative_to(PACKAGE).parts[0], self._functions[place["function_name_id"]].strip('"')))
             number = frame.get("parent_frame_id", 1) - 1
         return ours
 

@@ -16,7 +16,7 @@ from jax import Array
 
 from greedyac.core.prng import computed_once
 from greedyac.core.spaces import Box, Spaces
-from greedyac.nets import Eye, Linear, Trunk, initialised, select
+from greedyac.nn.layers import Eye, Linear, Trunk, initialised, select
 
 MAX_LOG_STD = math.log(1000.0)
 SQUASHING_MARGIN = 1e-6

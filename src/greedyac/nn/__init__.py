@@ -1,0 +1,1 @@
+"""Networks as pytrees, what they say, and how they learn: layers, critics, distributions, policies, Adam."""
