@@ -27,7 +27,7 @@ from greedyac.analysis.figures import COLOURS
 from greedyac.ccem.search import Problem, Search, State, begin, update
 from greedyac.core.prng import KEYS
 from greedyac.core.spaces import Box, Spaces
-from greedyac.nn.layers import minimise, moments
+from greedyac.nn.optim import minimise, moments
 from greedyac.nn.policies import Policy, TruncatedGaussian
 
 PROBLEMS, FUNCTIONS, UPDATES = 1000, 100, 2000

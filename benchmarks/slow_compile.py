@@ -2,9 +2,9 @@
 
     python benchmarks/slow_compile.py [--groups 5] [--seconds 60]
 
-A key is hashed, split, and hashed again into 32 numbers: Threefry written out, as in `greedyac/core/prng.py`. XLA puts all of
-it into one loop over the 32 numbers, the hash of the key included, which is the same for all of them. LLVM's loop
-vectorizer then asks of each value whether only its first lane is used (`vputils::onlyFirstLaneUsed`). It asks all
+A key is hashed, split, and hashed again into 32 numbers: Threefry written out, as in `greedyac/core/prng.py`. XLA puts
+all of it into one loop over the 32 numbers, the hash of the key included, which is the same for all of them. LLVM's
+loop vectorizer then asks of each value whether only its first lane is used (`vputils::onlyFirstLaneUsed`). It asks all
 users of that value in turn and remembers no answer. A round of the hash uses each value two or three times, so the time
 is exponential in the number of rounds: `--groups 1` (4 rounds) compiles, `--groups 2` does not. Levels 1 to 3 of
 `xla_backend_optimization_level` all run the vectorizer; level 0 does not.

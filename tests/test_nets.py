@@ -14,27 +14,17 @@ from numpy.typing import NDArray
 from scipy.stats import kstest
 
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.nn.layers import (
-    KERNELS,
-    LARGE,
+from greedyac.nn._xla import LARGE, product, steady_mean
+from greedyac.nn.critics import (
     ContinuousCritic,
-    Convolution,
-    Eye,
     HeadsCritic,
     IndexCritic,
-    Linear,
-    Trunk,
     TwinCritic,
-    average,
-    initialised,
     make_critic,
     make_twin_critic,
-    minimise,
-    moments,
-    product,
-    select,
-    steady_mean,
 )
+from greedyac.nn.layers import KERNELS, Convolution, Eye, Linear, Trunk, initialised, select
+from greedyac.nn.optim import average, minimise, moments
 from greedyac.nn.policies import GaussianPolicy, SoftmaxPolicy
 
 Net = TypeVar("Net")

@@ -14,7 +14,8 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.ccem import CCEM
 from greedyac.core.spaces import Box, Spaces
-from greedyac.nn.layers import Critic, HeadsCritic, IndexCritic, make_critic, moments
+from greedyac.nn.critics import Critic, HeadsCritic, IndexCritic, make_critic
+from greedyac.nn.optim import moments
 from greedyac.nn.policies import Policy, spread
 from greedyac.replay import Batch
 

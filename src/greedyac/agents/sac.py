@@ -12,7 +12,9 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Spaces
-from greedyac.nn.layers import TwinCritic, make_twin_critic, minimise, moments, select
+from greedyac.nn.critics import TwinCritic, make_twin_critic
+from greedyac.nn.layers import select
+from greedyac.nn.optim import minimise, moments
 from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
 from greedyac.replay import Batch
 

@@ -11,7 +11,9 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.agent import Metrics
 from greedyac.core.fields import static
 from greedyac.core.spaces import Discrete, Spaces
-from greedyac.nn.layers import ContinuousCritic, Critic, make_critic, minimise, moments, steady_mean
+from greedyac.nn._xla import steady_mean
+from greedyac.nn.critics import ContinuousCritic, Critic, make_critic
+from greedyac.nn.optim import minimise, moments
 from greedyac.nn.policies import ENTROPY_ESTIMATORS, Policy, SoftmaxPolicy, entropy_term, make_policy
 from greedyac.replay import Batch
 

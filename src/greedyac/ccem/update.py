@@ -9,7 +9,7 @@ from jax import Array
 from greedyac.ccem.elite import elite_count, elite_loss, elites, greedy_loss, greedy_shares, greedy_suffices
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.nn.layers import average, minimise, moments
+from greedyac.nn.optim import average, minimise, moments
 from greedyac.nn.policies import ENTROPY_ESTIMATORS, Policy, entropy_term, make_policy
 
 

@@ -16,7 +16,7 @@ from greedyac.agents import Agent, GreedyAC
 from greedyac.agents.random import Uniform
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.core.xla import configured
-from greedyac.nn.layers import TwinCritic
+from greedyac.nn.critics import TwinCritic
 from greedyac.nn.policies import ClippedGaussian, SquashedGaussian, TruncatedGaussian
 
 POINTS = 201
