@@ -27,8 +27,9 @@ from greedyac.analysis.figures import COLOURS
 from greedyac.ccem.search import Problem, Search, State, begin, update
 from greedyac.core.prng import KEYS
 from greedyac.core.spaces import Box, Spaces
+from greedyac.nn.distributions import TruncatedGaussian
 from greedyac.nn.optim import minimise, moments
-from greedyac.nn.policies import Policy, TruncatedGaussian
+from greedyac.nn.policies import Policy
 
 PROBLEMS, FUNCTIONS, UPDATES = 1000, 100, 2000
 """How many in one state, and with many contexts; and the updates of each."""

@@ -16,7 +16,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from greedyac import ccem
-from greedyac.nn.policies import ENTROPY_ESTIMATORS, ClippedGaussian, entropy_term
+from greedyac.nn.distributions import ENTROPY_ESTIMATORS, ClippedGaussian, entropy_term
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)
 BATCH = 3

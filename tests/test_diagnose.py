@@ -12,7 +12,7 @@ from scipy.stats import norm, truncnorm
 
 from greedyac.agents import AGENTS, make_agent
 from greedyac.envs import make_env
-from greedyac.nn.policies import SquashedGaussian
+from greedyac.nn.distributions import SquashedGaussian
 
 OBSERVATION = jnp.array([0.3, -0.7])
 KEY = jax.random.key(3)

@@ -15,16 +15,8 @@ from scipy.special import log_softmax
 from scipy.stats import chisquare, entropy, gumbel_r, kstest, norm, truncnorm, uniform
 
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.nn.policies import (
-    MAX_LOG_STD,
-    ClippedGaussian,
-    GaussianPolicy,
-    Softmax,
-    SoftmaxPolicy,
-    SquashedGaussian,
-    TruncatedGaussian,
-    make_policy,
-)
+from greedyac.nn.distributions import ClippedGaussian, Softmax, SquashedGaussian, TruncatedGaussian
+from greedyac.nn.policies import MAX_LOG_STD, GaussianPolicy, SoftmaxPolicy, make_policy
 
 Floats = NDArray[np.float64]
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)

@@ -9,8 +9,8 @@ from greedyac.agents.agent import Metrics
 from greedyac.core.errors import InputError
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Discrete
+from greedyac.nn.distributions import spread
 from greedyac.nn.optim import average, minimise
-from greedyac.nn.policies import spread
 from greedyac.replay import Batch
 
 

@@ -15,8 +15,9 @@ from greedyac.agents.agent import Metrics
 from greedyac.ccem import CCEM
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import Critic, HeadsCritic, IndexCritic, make_critic
+from greedyac.nn.distributions import spread
 from greedyac.nn.optim import moments
-from greedyac.nn.policies import Policy, spread
+from greedyac.nn.policies import Policy
 from greedyac.replay import Batch
 
 

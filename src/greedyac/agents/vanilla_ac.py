@@ -13,8 +13,9 @@ from greedyac.core.fields import static
 from greedyac.core.spaces import Discrete, Spaces
 from greedyac.nn._xla import steady_mean
 from greedyac.nn.critics import ContinuousCritic, Critic, make_critic
+from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
 from greedyac.nn.optim import minimise, moments
-from greedyac.nn.policies import ENTROPY_ESTIMATORS, Policy, SoftmaxPolicy, entropy_term, make_policy
+from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
 from greedyac.replay import Batch
 
 

@@ -12,8 +12,9 @@ from jax import Array
 from greedyac.ccem.update import CCEM
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Discrete, Spaces
+from greedyac.nn.distributions import spread
 from greedyac.nn.layers import select
-from greedyac.nn.policies import Policy, SoftmaxPolicy, spread
+from greedyac.nn.policies import Policy, SoftmaxPolicy
 
 Function = Callable[[Any, Any], Any]
 """From a context and an action to a number."""

@@ -9,8 +9,9 @@ from jax import Array
 from greedyac.ccem.elite import elite_count, elite_loss, elites, greedy_loss, greedy_shares, greedy_suffices
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Discrete, Spaces
+from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
 from greedyac.nn.optim import average, minimise, moments
-from greedyac.nn.policies import ENTROPY_ESTIMATORS, Policy, entropy_term, make_policy
+from greedyac.nn.policies import Policy, make_policy
 
 
 @dataclass(frozen=True)

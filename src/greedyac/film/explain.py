@@ -17,7 +17,7 @@ from greedyac.agents.random import Uniform
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.core.xla import configured
 from greedyac.nn.critics import TwinCritic
-from greedyac.nn.policies import ClippedGaussian, SquashedGaussian, TruncatedGaussian
+from greedyac.nn.distributions import ClippedGaussian, SquashedGaussian, TruncatedGaussian
 
 POINTS = 201
 """Actions from the lowest to the highest at which each dimension is shown."""
