@@ -18,9 +18,9 @@ from scipy.special import log_softmax
 from scipy.stats import kstest, norm
 
 from greedyac.agents import make_agent
+from greedyac.agents.base import Batch
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.replay import Batch
 
 Floats = NDArray[np.float64]
 Layers = Sequence[Any]  # weight and bias of the hidden layer, then of each head: the order of our networks' leaves

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import pytest
 
 from greedyac.agents import AGENTS, make_agent
+from greedyac.agents.base import Batch
 from greedyac.cli import main
 from greedyac.core.spaces import Box
 from greedyac.envs import make_env
-from greedyac.replay import Batch
 from greedyac.training import bench
 from greedyac.training.cores import cores
 from greedyac.training.cost import PASSES, operations

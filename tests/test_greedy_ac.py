@@ -50,7 +50,7 @@ from by_hand import (
 from scipy.stats import norm, truncnorm
 
 from greedyac.agents import GreedyAC, make_agent
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Metrics
 from greedyac.agents.greedy_ac import Draws, State
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Spaces

@@ -16,13 +16,14 @@ from probes import TwoPixels
 
 import greedyac
 from greedyac.agents import make_agent
-from greedyac.core import bits, spaces
+from greedyac.core import spaces
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Image
 from greedyac.envs import host
 from greedyac.envs.host import named_host_env
 from greedyac.envs.translation import Translation
 from greedyac.nn.layers import KERNELS, Eye, seen_numbers
+from greedyac.training import bits
 from greedyac.training.cost import operations
 from greedyac.training.front import FRONTS
 from greedyac.training.loop import Lanes

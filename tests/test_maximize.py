@@ -14,12 +14,12 @@ from jax.tree_util import Partial
 
 import greedyac
 from greedyac import ccem
+from greedyac.agents.base import Batch
 from greedyac.agents.greedy_ac import Draws, GreedyAC
 from greedyac.ccem.maximize import TOLD, _compiled
 from greedyac.ccem.search import Problem, Search, begin, update
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.replay import Batch
 
 CONTEXTS = np.linspace(-1, 1, 9)
 LINEAR: dict[str, Any] = {"hidden": (), "step_size": 0.01}

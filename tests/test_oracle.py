@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from greedyac.agents import Agent, greedy_ac, make_agent, sac, vanilla_ac
+from greedyac.agents.base import Batch
 from greedyac.core.fields import hypers_of
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.replay import Batch
 
 FOLDER = Path(__file__).parent / "oracle"
 FILES = sorted(path.stem for path in FOLDER.glob("*.npz"))

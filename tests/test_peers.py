@@ -17,13 +17,13 @@ import pytest
 from numpy.typing import NDArray
 from processes import alive, wait_for
 
+from greedyac.agents.base import Batch
 from greedyac.agents.greedy_ac import Draws, GreedyAC, State
 from greedyac.analysis.speed import OURS, THEIRS, peer_bars
 from greedyac.cli import main
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.policies import GaussianPolicy
-from greedyac.replay import Batch
 from greedyac.training import bench, peers, ratios
 from greedyac.training.bench import Bench, Measured
 from greedyac.training.cores import PINS, cores

@@ -6,7 +6,7 @@ import pytest
 from controls import CONTROL
 
 from greedyac.agents import make_agent
-from greedyac.presets import PRESETS, preset
+from greedyac.agents.presets import PRESETS, preset
 
 AGENTS = {"GreedyAC": "greedy-ac", "VanillaAC": "vanilla-ac", "SAC": "sac"}
 PER_ENVIRONMENT = """

@@ -10,11 +10,10 @@ import pytest
 from jax import Array
 from scipy.stats import chisquare
 
-from greedyac import replay
-from greedyac.core import bits
+from greedyac.agents.base import Batch
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import make_env
-from greedyac.replay import Batch
+from greedyac.training import bits, replay
 
 OBSERVATION = Box((-9.0,) * 3, (9.0,) * 3)
 CONTINUOUS = Spaces(OBSERVATION, Box((-9.0,) * 2, (9.0,) * 2))

@@ -52,10 +52,9 @@ from jax import Array
 from scipy.stats import gumbel_r, norm
 
 from greedyac.agents import SAC
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Batch, Metrics
 from greedyac.agents.sac import Draws, State
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.replay import Batch
 
 AUTOMATIC_TAU, SCALE_STEP = 0.4, 0.05
 AGENT = SAC(**HYPERS, entropy_step_size=SCALE_STEP)

@@ -11,10 +11,10 @@ import pytest
 from controls import CONTROL
 
 from greedyac.agents import AGENTS, Agent, Random, make_agent
+from greedyac.agents.presets import PRESETS
 from greedyac.core.errors import InputError
 from greedyac.core.fields import values_of
 from greedyac.core.spaces import Box, Discrete
-from greedyac.presets import PRESETS
 from greedyac.study import spec
 from greedyac.study.spec import load_study, parse_study, shipped_studies
 from greedyac.training.runs import Case, Run

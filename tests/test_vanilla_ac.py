@@ -44,7 +44,7 @@ from by_hand import (
 from scipy.stats import gumbel_r, norm
 
 from greedyac.agents import VanillaAC
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Metrics
 from greedyac.agents.vanilla_ac import Draws, State
 from greedyac.core.spaces import Spaces
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from greedyac.agents.agent import NETWORKS, Agent, Metrics
+from greedyac.agents.base import NETWORKS, Agent, Metrics
 from greedyac.agents.greedy_ac import GreedyAC
 from greedyac.agents.random import Random
 from greedyac.agents.sac import SAC

@@ -5,13 +5,12 @@ from typing import Any, ClassVar
 
 from jax import Array
 
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Batch, Metrics
 from greedyac.core.errors import InputError
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Discrete
 from greedyac.nn.distributions import spread
 from greedyac.nn.optim import average, minimise
-from greedyac.replay import Batch
 
 
 @dataclass(frozen=True)

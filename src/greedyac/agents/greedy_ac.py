@@ -11,14 +11,13 @@ import jax
 from jax import Array
 
 from greedyac.agents.actor_critic import ActorCritic
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Batch, Metrics
 from greedyac.ccem import CCEM
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import Critic, HeadsCritic, IndexCritic, make_critic
 from greedyac.nn.distributions import spread
 from greedyac.nn.optim import moments
 from greedyac.nn.policies import Policy
-from greedyac.replay import Batch
 
 
 class State(NamedTuple):

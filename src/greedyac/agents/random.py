@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Batch, Metrics
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.replay import Batch
 
 
 def uniform_action(action: Box | Discrete, key: Array) -> Array:

@@ -9,14 +9,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.agents.actor_critic import ActorCritic
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Batch, Metrics
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import TwinCritic, make_twin_critic
 from greedyac.nn.layers import select
 from greedyac.nn.optim import minimise, moments
 from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
-from greedyac.replay import Batch
 
 TARGET_SHARE = 0.5
 """The target of an automatic entropy scale for discrete actions, as a share of the largest entropy, log |A|."""

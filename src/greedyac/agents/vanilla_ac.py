@@ -8,7 +8,7 @@ import jax
 from jax import Array
 
 from greedyac.agents.actor_critic import ActorCritic
-from greedyac.agents.agent import Metrics
+from greedyac.agents.base import Batch, Metrics
 from greedyac.core.fields import static
 from greedyac.core.spaces import Discrete, Spaces
 from greedyac.nn._xla import steady_mean
@@ -16,7 +16,6 @@ from greedyac.nn.critics import ContinuousCritic, Critic, make_critic
 from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
 from greedyac.nn.optim import minimise, moments
 from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
-from greedyac.replay import Batch
 
 
 class State(NamedTuple):

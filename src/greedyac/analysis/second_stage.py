@@ -4,11 +4,11 @@ import json
 from collections.abc import Sequence
 
 from greedyac.agents import make_agent
+from greedyac.agents.presets import PRESETS
 from greedyac.analysis.load import Results
 from greedyac.analysis.select import Choice
 from greedyac.core.errors import InputError
 from greedyac.envs import make_world, parse_env_label
-from greedyac.presets import PRESETS
 from greedyac.study.spec import Study, parse_study
 from greedyac.training.plan import plan_cases
 from greedyac.training.runs import named_seeds, seeds_text

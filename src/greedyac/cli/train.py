@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 
 from greedyac.agents import AGENTS, find_agent
+from greedyac.agents.presets import PRESETS
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.say import say
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError, WorkerError
 from greedyac.core.fields import hypers_of, show
 from greedyac.envs import parse_env_option
-from greedyac.presets import PRESETS
 
 if TYPE_CHECKING:
     from greedyac.cli.output import Asked

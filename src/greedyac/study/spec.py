@@ -11,8 +11,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from greedyac.agents.presets import PRESETS
 from greedyac.core.errors import InputError, unknown
-from greedyac.presets import PRESETS
 from greedyac.training.plan import plan_cases
 from greedyac.training.runs import Case, Run, check_steps, seed_list
 

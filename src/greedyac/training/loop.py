@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from greedyac import replay
 from greedyac.agents import NETWORKS, Agent, Metrics
+from greedyac.agents.base import Batch
 from greedyac.agents.random import uniform_action
 from greedyac.core.fields import stack, swept_names
 from greedyac.core.spaces import Box, Spaces
@@ -25,8 +25,7 @@ from greedyac.core.streams import Stream, seed_keys, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs import Env, Transition, World
 from greedyac.envs.statistics import NO_STATISTICS, Statistics
-from greedyac.replay import Batch
-from greedyac.training import curve
+from greedyac.training import curve, replay
 from greedyac.training.episodes import compiled_returns
 from greedyac.training.normalise import Scales, normal_observation, normal_reward, seen, unknown_scales
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from greedyac.agents import Agent, check_hypers, find_agent, make_agent
+from greedyac.agents.presets import preset as find_preset
 from greedyac.core.errors import InputError
 from greedyac.core.fields import hypers_of, show, values_of
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import Env, HostEnv, make_world
-from greedyac.presets import preset as find_preset
 from greedyac.training.chunk import Chunk
 from greedyac.training.cost import lane_bytes, nominal_seconds, sampled_actions, summed_numbers
 from greedyac.training.loop import MIN_WIDTH, Program

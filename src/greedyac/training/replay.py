@@ -7,25 +7,16 @@ all lanes, for a batched one would copy, too.
 Observations of bytes or bits are kept as such, several in one word of 32 bits; the rows are then of such words.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from greedyac.core import bits
+from greedyac.agents.base import Batch
 from greedyac.core.prng import computed_once
 from greedyac.core.spaces import Box, Spaces
-
-
-class Batch(NamedTuple):
-    """Transitions, `[batch, ...]` each; `continues` is 0 where the environment terminated, else 1."""
-
-    observation: Array
-    action: Array
-    reward: Array
-    next_observation: Array
-    continues: Array
+from greedyac.training import bits
 
 
 def empty(capacity: int, spaces: Spaces) -> Array:

@@ -4,12 +4,11 @@ A new agent is one file. Agents know nothing of environments, seeds or studies. 
 fields hold traced numbers, so that lanes can differ in them.
 """
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from jax import Array
 
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.replay import Batch
 
 Metrics = dict[str, Array]
 """Scalars of one update. A NaN or inf here, or among the numbers of the state, marks a run as diverged."""
@@ -17,6 +16,16 @@ Metrics = dict[str, Array]
 
 NETWORKS = ("actor", "critic", "proposal")
 """The fields of a state that a checkpoint keeps, where there are such: what acts, and what explains it."""
+
+
+class Batch(NamedTuple):
+    """Transitions, `[batch, ...]` each; `continues` is 0 where the environment terminated, else 1."""
+
+    observation: Array
+    action: Array
+    reward: Array
+    next_observation: Array
+    continues: Array
 
 
 class Agent(Protocol):
