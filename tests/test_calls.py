@@ -15,7 +15,7 @@ from odd_envs import Diary
 
 import greedyac
 from greedyac.cli import main
-from greedyac.envs.translation import Translation
+from greedyac.envs.gym.translation import Translation
 
 NUMBERS = np.zeros(3, np.float32)
 

@@ -22,10 +22,10 @@ from scipy.stats import kstest
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Discrete
 from greedyac.envs import Acrobot, Control, EnvState, MountainCar, Pendulum, Transition
-from greedyac.envs.acrobot import Links
-from greedyac.envs.control import wrap_angle
-from greedyac.envs.mountain_car import Car
-from greedyac.envs.pendulum import Rod
+from greedyac.envs.classic.acrobot import Links
+from greedyac.envs.classic.control import wrap_angle
+from greedyac.envs.classic.mountain_car import Car
+from greedyac.envs.classic.pendulum import Rod
 
 Floats = NDArray[np.float64]
 PHYSICS: dict[type[Control], Any] = {MountainCar: Car, Pendulum: Rod, Acrobot: Links}

@@ -31,11 +31,11 @@ from greedyac import registration
 from greedyac.core.errors import InputError
 from greedyac.core.streams import MAX_SEED, Stream, seed_keys, stream_key
 from greedyac.envs import ENVS, Acrobot, Breakout, Env, EnvState, Freeway, MountainCar, Pendulum, Transition, make_env
-from greedyac.envs.acrobot import Links
-from greedyac.envs.drawing import BODY, DRAWINGS, FORCE, GAMES, GOAL, INK, SECOND, Frame
-from greedyac.envs.face import Face, compiled
-from greedyac.envs.mountain_car import Car
-from greedyac.envs.pendulum import Rod
+from greedyac.envs.classic.acrobot import Links
+from greedyac.envs.classic.mountain_car import Car
+from greedyac.envs.classic.pendulum import Rod
+from greedyac.envs.gym.face import Face, compiled
+from greedyac.envs.rendering import BODY, DRAWINGS, FORCE, GAMES, GOAL, INK, SECOND, Frame
 
 ROOT = Path(__file__).parents[1]
 PEERS = Path(os.environ.get("GREEDYAC_PEERS_PYTHON", ROOT / ".venv-peers/bin/python"))
@@ -78,7 +78,7 @@ import sys
 import {first}
 assert not {{"jax", "PIL"}} & sys.modules.keys()
 env = gymnasium.make("greedyac/Acrobot-DA-v0" if "greedyac" in sys.modules else "greedyac:greedyac/Acrobot-DA-v0")
-assert sys.modules["greedyac.envs.face"].Face is type(env.unwrapped)
+assert sys.modules["greedyac.envs.gym.face"].Face is type(env.unwrapped)
 """
     run(program)
 

@@ -18,7 +18,7 @@ from greedyac.core import spaces
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import HostEnv, make_env, make_world
-from greedyac.envs.translation import Translation
+from greedyac.envs.gym.translation import Translation
 from greedyac.training.cost import operations
 from greedyac.training.loop import Lanes
 from greedyac.training.plan import plan_cases, plan_chunks, widest

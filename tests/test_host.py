@@ -22,8 +22,8 @@ from greedyac.agents.base import Batch
 from greedyac.agents.random import uniform_action
 from greedyac.core.streams import Stream, host_seed, seed_keys, stream_key
 from greedyac.envs import HostEnv, env_label, make_world, parse_env_label
-from greedyac.envs.host import find_host_env, named_host_env
-from greedyac.envs.translation import MAX_FEATURES, Translation
+from greedyac.envs.gym.host import find_host_env, named_host_env
+from greedyac.envs.gym.translation import MAX_FEATURES, Translation
 from greedyac.training import replay
 from greedyac.training.host import HostLanes
 from greedyac.training.normalise import LIMIT

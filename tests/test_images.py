@@ -19,9 +19,9 @@ from greedyac.agents import make_agent
 from greedyac.core import spaces
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Image
-from greedyac.envs import host
-from greedyac.envs.host import named_host_env
-from greedyac.envs.translation import Translation
+from greedyac.envs.gym import host
+from greedyac.envs.gym.host import named_host_env
+from greedyac.envs.gym.translation import Translation
 from greedyac.nn.layers import KERNELS, Eye, seen_numbers
 from greedyac.training import bits
 from greedyac.training.cost import operations

@@ -15,9 +15,9 @@ from jax import Array
 from jax.scipy.ndimage import map_coordinates
 
 from greedyac.envs import Control, EnvState
-from greedyac.envs.acrobot import Links
-from greedyac.envs.mountain_car import Car
-from greedyac.envs.pendulum import Rod
+from greedyac.envs.classic.acrobot import Links
+from greedyac.envs.classic.mountain_car import Car
+from greedyac.envs.classic.pendulum import Rod
 
 Push = Callable[[Array, Array], Array]
 """From the time and the observation to a force as a fraction of the largest."""

@@ -26,7 +26,7 @@ from greedyac.cli import main
 from greedyac.cli.output import Asked
 from greedyac.core.fields import values_of
 from greedyac.envs import HostEnv, World, make_env
-from greedyac.envs.host import named_host_env
+from greedyac.envs.gym.host import named_host_env
 from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lanes

@@ -19,7 +19,7 @@ from safetensors import safe_open
 import greedyac
 from greedyac.core.errors import InputError
 from greedyac.core.streams import Stream, host_seed
-from greedyac.envs.statistics import get_statistics, prepare, set_statistics
+from greedyac.envs.gym.statistics import get_statistics, prepare, set_statistics
 from greedyac.film.play import drawn_env
 from greedyac.training.front import Model
 

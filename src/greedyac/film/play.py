@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from greedyac.core.errors import InputError
 from greedyac.envs import ENVS, HostEnv
-from greedyac.envs.host import words_of
+from greedyac.envs.gym.host import words_of
 from greedyac.film.explain import explain
 from greedyac.film.frame import Frame
 from greedyac.film.panel import Panel

@@ -28,9 +28,9 @@ from greedyac.core.fields import stack, whole
 from greedyac.core.streams import Stream, seed_keys, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs import ENVS
-from greedyac.envs.host import HostEnv
-from greedyac.envs.statistics import NO_STATISTICS, Statistics, prepare
-from greedyac.envs.translation import Translation
+from greedyac.envs.gym.host import HostEnv
+from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, prepare
+from greedyac.envs.gym.translation import Translation
 from greedyac.training.cost import lane_bytes
 from greedyac.training.loop import Lane, Outcome, Snapshot, static_part
 from greedyac.training.memory import machine_bytes

@@ -11,8 +11,8 @@ from jax import Array
 from greedyac.core.streams import Stream, host_seed, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs import Env
-from greedyac.envs.calls import reset_env, step_env
-from greedyac.envs.translation import Translation
+from greedyac.envs.gym.calls import reset_env, step_env
+from greedyac.envs.gym.translation import Translation
 from greedyac.training.normalise import normal_observation
 
 MOST_STEPS = 100_000

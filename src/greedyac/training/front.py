@@ -20,7 +20,7 @@ from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
 from greedyac.core.fields import hypers_of, show, whole
 from greedyac.envs import Env, HostEnv, World, make_world
-from greedyac.envs.host import named_host_env
+from greedyac.envs.gym.host import named_host_env
 from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import (
     Checkpoint,

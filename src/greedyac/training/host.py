@@ -17,10 +17,10 @@ from jax import Array
 from greedyac.agents import Agent
 from greedyac.core.streams import Stream, host_seed
 from greedyac.envs import HostEnv
-from greedyac.envs.calls import reset_env, step_env
-from greedyac.envs.host import words_of
-from greedyac.envs.memory_check import MemoryCheck
-from greedyac.envs.statistics import NO_STATISTICS, Statistics, get_statistics, kept, prepare, set_statistics
+from greedyac.envs.gym.calls import reset_env, step_env
+from greedyac.envs.gym.host import words_of
+from greedyac.envs.gym.memory_check import MemoryCheck
+from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, get_statistics, kept, prepare, set_statistics
 from greedyac.training import curve
 from greedyac.training.episodes import host_returns
 from greedyac.training.host_step import Given, Told, compiled_for_host

@@ -24,7 +24,7 @@ from greedyac.core.spaces import Box, Spaces
 from greedyac.core.streams import Stream, seed_keys, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs import Env, Transition, World
-from greedyac.envs.statistics import NO_STATISTICS, Statistics
+from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics
 from greedyac.training import curve, replay
 from greedyac.training.episodes import compiled_returns
 from greedyac.training.normalise import Scales, normal_observation, normal_reward, seen, unknown_scales

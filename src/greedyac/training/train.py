@@ -14,7 +14,7 @@ from greedyac.core.counting import counted
 from greedyac.core.errors import InputError, WorkerError
 from greedyac.core.fields import whole
 from greedyac.envs import HostEnv
-from greedyac.envs.host import named_host_env
+from greedyac.envs.gym.host import named_host_env
 from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import Policy, load_policy
 from greedyac.training.chunk import Chunk, read_middle, train_chunk

@@ -12,7 +12,7 @@ from jax import Array
 from greedyac.core.fields import static
 from greedyac.core.prng import computed_once
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.envs.env import Env
+from greedyac.envs.base import Env
 
 SIZE = 10
 """Rows and columns of every grid."""

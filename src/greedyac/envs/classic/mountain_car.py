@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.core.spaces import Box
-from greedyac.envs.control import Control
+from greedyac.envs.classic.control import Control
 
 
 class Car(NamedTuple):

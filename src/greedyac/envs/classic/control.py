@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.envs.env import Env
+from greedyac.envs.base import Env
 
 
 @dataclass(frozen=True)

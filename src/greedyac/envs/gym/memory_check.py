@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from greedyac.envs.statistics import keeps_statistics, layers
+from greedyac.envs.gym.statistics import keeps_statistics, layers
 
 KNOWN = ("gymnasium.", "greedyac.")
 """Packages whose wrappers need no check."""

@@ -1,6 +1,6 @@
 """The built-in environments seen through Gymnasium: `gymnasium.make("greedyac/Pendulum-CA-v0")`.
 
-A face runs the compiled `reset` and `step` of its environment, on the CPU, and shows what drawing.py draws.
+A face runs the compiled `reset` and `step` of its environment, on the CPU, and shows what rendering.py draws.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from greedyac.core.fields import whole
 from greedyac.core.spaces import Box, Discrete
 from greedyac.core.streams import MAX_SEED, Stream, stream_key
 from greedyac.core.xla import configured
-from greedyac.envs import make_env
-from greedyac.envs.control import Control
-from greedyac.envs.drawing import Frame, drawing_of
-from greedyac.envs.env import Env, EnvState, Transition
-from greedyac.envs.translation import gym_space
+from greedyac.envs.base import Env, EnvState, Transition
+from greedyac.envs.classic.control import Control
+from greedyac.envs.gym.translation import gym_space
+from greedyac.envs.registry import make_env
+from greedyac.envs.rendering import Frame, drawing_of
 
 Observation = NDArray[Any]
 Action = NDArray[np.float32] | np.int32

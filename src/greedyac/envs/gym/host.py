@@ -17,7 +17,7 @@ import gymnasium
 from greedyac.core.errors import EnvError, InputError, unknown
 from greedyac.core.fields import show
 from greedyac.core.spaces import Spaces
-from greedyac.envs.translation import Translation, shortened, translation_of
+from greedyac.envs.gym.translation import Translation, shortened, translation_of
 
 Scalar = bool | int | float | str
 ENGINES = {"mujoco": "mujoco", "box2d": "Box2D"}

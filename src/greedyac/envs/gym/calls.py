@@ -10,8 +10,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from greedyac.envs.host import words_of
-from greedyac.envs.translation import Translation, shortened
+from greedyac.envs.gym.host import words_of
+from greedyac.envs.gym.translation import Translation, shortened
 
 RESET = "return two values: observation, info"
 STEP = "return five values: observation, reward, terminated, truncated, info"

@@ -17,12 +17,12 @@ from PIL import Image, ImageDraw
 
 from greedyac.core.errors import InputError
 from greedyac.core.xla import configured
-from greedyac.envs.acrobot import Acrobot, Links
-from greedyac.envs.env import Env
+from greedyac.envs.base import Env
+from greedyac.envs.classic.acrobot import Acrobot, Links
+from greedyac.envs.classic.mountain_car import Car, MountainCar
+from greedyac.envs.classic.pendulum import Pendulum, Rod
 from greedyac.envs.minatar import Breakout, Freeway
 from greedyac.envs.minatar.game import SIZE, Game, Played
-from greedyac.envs.mountain_car import Car, MountainCar
-from greedyac.envs.pendulum import Pendulum, Rod
 
 Frame = NDArray[np.uint8]
 Point = tuple[float, float]

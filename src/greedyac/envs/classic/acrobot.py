@@ -14,7 +14,7 @@ from jax import Array
 
 from greedyac.core.fields import static
 from greedyac.core.spaces import Box
-from greedyac.envs.control import Control, wrap_angle
+from greedyac.envs.classic.control import Control, wrap_angle
 
 GRAVITY, TIME_STEP = 9.8, 0.2
 MASS, LENGTH, CENTRE, INERTIA = 1.0, 1.0, 0.5, 1.0  # of either link

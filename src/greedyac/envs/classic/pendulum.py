@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.core.spaces import Box
-from greedyac.envs.control import Control, wrap_angle
+from greedyac.envs.classic.control import Control, wrap_angle
 
 GRAVITY, MASS, LENGTH, TIME_STEP, MAX_SPEED = 10.0, 1.0, 1.0, 0.05, 8.0
 

@@ -1,0 +1,1 @@
+"""Gymnasium, both ways: its environments for our agents, and ours as Gymnasium's."""
