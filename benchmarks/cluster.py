@@ -20,12 +20,12 @@ from unittest.mock import patch
 
 import psutil
 
-from greedyac.cluster import connect
-from greedyac.cluster.engine import DaskEngine, _Members
+from greedyac.execution.cores import cores
+from greedyac.execution.dask import connect
+from greedyac.execution.dask.engine import DaskEngine, _Members
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import Engine, make_plan, run_plan
-from greedyac.training.cores import cores
 
 PARTS = ("overhead", "rate", "idle")
 STUDY = (

@@ -28,11 +28,11 @@ def main() -> None:
     os.sched_setaffinity(0, {CORE})
     os.environ["PJRT_NPROC"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+    from greedyac.execution.cost import operations
+    from greedyac.execution.plan import plan_cases
+    from greedyac.execution.runs import MAX_STEPS
     from greedyac.training.bench import matmul_gflops
-    from greedyac.training.cost import operations
     from greedyac.training.loop import Lanes
-    from greedyac.training.plan import plan_cases
-    from greedyac.training.runs import MAX_STEPS
 
     gflops: list[float] = []
 

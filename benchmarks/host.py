@@ -31,8 +31,8 @@ def main() -> None:
     from greedyac.agents import AGENTS, make_agent
     from greedyac.core.fields import hypers_of
     from greedyac.envs import HostEnv, make_world
+    from greedyac.execution.cost import operations
     from greedyac.training.bench import matmul_gflops
-    from greedyac.training.cost import operations
 
     known = hypers_of(AGENTS[options.agent])
     pairs = (text.partition("=") for text in options.hypers)

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+from greedyac.execution.cores import cores
+from greedyac.execution.plan import best_width
 from greedyac.training.bench import default_case, matmul_gflops, measure
-from greedyac.training.cores import cores
-from greedyac.training.plan import best_width
 
 LANES = (2, 3, 4, 6, 8)
 """A worker trains at least two side by side, and at most eight (where actions are sampled about four), however large a

@@ -27,19 +27,19 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from greedyac.analysis.figures import COLOURS
-from greedyac.cluster.engine import _Members
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.cores import cores
+from greedyac.execution.cost import nominal_seconds
+from greedyac.execution.dask.engine import _Members
+from greedyac.execution.memory import Machine
+from greedyac.execution.plan import best_width
+from greedyac.execution.pool import Crew, Worker, hand_out
+from greedyac.execution.process import WorkerProcess
+from greedyac.execution.runs import Case, Run
 from greedyac.study.spec import Study, load_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import ATTEMPTS, make_plan
-from greedyac.training.chunk import Chunk
-from greedyac.training.cores import cores
-from greedyac.training.cost import nominal_seconds
 from greedyac.training.loop import Program
-from greedyac.training.memory import Machine
-from greedyac.training.plan import best_width
-from greedyac.training.pool import Crew, Worker, hand_out
-from greedyac.training.process import WorkerProcess
-from greedyac.training.runs import Case, Run
 
 ROOT = Path(__file__).parents[1]
 STUDIES = ("paper/sweep-ca", "paper/sweep-da")

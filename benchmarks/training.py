@@ -12,7 +12,7 @@ import time
 
 import greedyac
 from greedyac.envs import ENVS
-from greedyac.training.cores import cores
+from greedyac.execution.cores import cores
 
 MEMORY = """
 import resource, sys

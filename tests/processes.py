@@ -65,7 +65,7 @@ def children(pid: int) -> list[int]:
 
 def trainers_of(pid: int) -> list[int]:
     """Its children that train; a Dask worker also runs `uname` when it starts."""
-    return [child for child in children(pid) if "greedyac.training.worker" in command(child)]
+    return [child for child in children(pid) if "greedyac.execution.worker" in command(child)]
 
 
 def end_tree(process: "subprocess.Popen[Any]") -> None:

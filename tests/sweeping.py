@@ -12,9 +12,9 @@ import pytest
 from processes import PATIENCE, PROGRAM
 
 from greedyac.cli import main
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.runs import Case, Run
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.chunk import Chunk
-from greedyac.training.runs import Case, Run
 
 STUDY = """
 name = "walks"
@@ -115,7 +115,7 @@ def when_training(condition: str, deed: str) -> str:
     return f"""
 import os, sys
 if sys.argv[:1] == ["-m"]:  # a worker: its module is not yet known
-    import greedyac.training.chunk as module
+    import greedyac.execution.chunk as module
     train = module.train_chunk
     def faulty(chunk, on_steps):
         if {condition}:

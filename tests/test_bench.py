@@ -14,10 +14,10 @@ from greedyac.agents.base import Batch
 from greedyac.cli import main
 from greedyac.core.spaces import Box
 from greedyac.envs import make_env
+from greedyac.execution.cores import cores
+from greedyac.execution.cost import PASSES, operations
+from greedyac.execution.runs import Case
 from greedyac.training import bench
-from greedyac.training.cores import cores
-from greedyac.training.cost import PASSES, operations
-from greedyac.training.runs import Case
 
 
 def test_operations_by_hand() -> None:

@@ -17,14 +17,14 @@ from processes import NEEDS_PROC, PATIENCE, alive, children, trainers_of, wait_f
 from sweeping import RUNS, Sweeps, chunks, counts, faults_file, numbers, setting, visible_numbers, write_study
 
 from greedyac.cli import main
+from greedyac.execution.cores import PINS, cores
+from greedyac.execution.pool import LOSSES
 from greedyac.study.store import Store
 from greedyac.study.sweep import ATTEMPTS
-from greedyac.training.cores import PINS, cores
-from greedyac.training.pool import LOSSES
 
 pytestmark = NEEDS_PROC
 
-SILENT = setting("cluster.engine", SILENCE_SECONDS=4.0)
+SILENT = setting("execution.dask.engine", SILENCE_SECONDS=4.0)
 LONG = 3_000_000
 """Steps of runs that take a worker a few seconds."""
 
@@ -160,7 +160,7 @@ def test_a_nanny_brings_back_a_worker_at_its_old_address(
 
 @pytest.mark.slow
 def test_a_scheduler_that_stays_away_is_given_up(cluster: Cluster, sweeps: Sweeps, study: Path, tmp_path: Path) -> None:
-    faults = faults_file(tmp_path / "faults", setting("cluster.engine", GONE_SECONDS=3.0))
+    faults = faults_file(tmp_path / "faults", setting("execution.dask.engine", GONE_SECONDS=3.0))
     cluster.add_workers(1)
     process = sweeps.start(study, tmp_path / "store", *on(cluster), faults=faults)
     wait_for(cluster.trainers, "work")
@@ -207,7 +207,7 @@ def test_a_worker_that_joins_late_is_used(
 @pytest.mark.parametrize("who", ["the Dask worker", "the process that trains"])
 def test_one_that_hangs_does_not_hold_up_the_study(who: str, cluster: Cluster, sweeps: Sweeps, tmp_path: Path) -> None:
     study = write_study(tmp_path / "walks.toml", steps=LONG, seeds="0-7")
-    hung = setting("cluster.member", HUNG_SECONDS=4.0)
+    hung = setting("execution.dask.member", HUNG_SECONDS=4.0)
     faults = faults_file(tmp_path / "faults", SILENT), faults_file(tmp_path / "member", hung)
     cluster.add_workers(2, faults=faults[1])
     process = sweeps.start(study, tmp_path / "store", *on(cluster), faults=faults[0])
@@ -234,7 +234,7 @@ def test_a_worker_that_hung_is_used_again_when_it_goes_on(
     cluster.add_workers(1)
     if not begun:
         cluster.wait_for_workers(1)
-        lazy = "import greedyac.cluster.engine as engine\ncall = engine.call\n"
+        lazy = "import greedyac.execution.dask.engine as engine\ncall = engine.call\n"
         lazy += f"def slow(*given):\n import os, signal; os.kill({cluster.workers[0].pid}, signal.SIGSTOP)\n"
         lazy += " engine.call = call\n return call(*given)\nengine.call = slow\n"
     faults = faults_file(tmp_path / "faults", SILENT + ("" if begun else lazy))
@@ -273,7 +273,7 @@ def test_a_sweep_that_is_stopped_leaves_no_work_behind_and_is_gone_on_with(
     stop: signal.Signals, cluster: Cluster, sweeps: Sweeps, tmp_path: Path
 ) -> None:
     study, folder = write_study(tmp_path / "walks.toml", steps=LONG // 3, seeds="0-15"), tmp_path / "store"
-    impatient = setting("cluster.member", IDLE_SECONDS=2.0)
+    impatient = setting("execution.dask.member", IDLE_SECONDS=2.0)
     cluster.add_workers(2, faults=faults_file(tmp_path / "faults", impatient))
     process = sweeps.start(study, folder, *on(cluster))
     wait_for(lambda: chunks(folder), "the first chunk")

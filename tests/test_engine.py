@@ -20,10 +20,10 @@ from distributed.worker import thread_state
 from processes import wait_for
 from sweeping import chunks_of
 
-from greedyac.cluster import connect, engine, member
 from greedyac.core.errors import WorkerError
-from greedyac.training.chunk import Chunk
-from greedyac.training.pool import hand_out
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.dask import connect, engine, member
+from greedyac.execution.pool import hand_out
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 DONE: dict[str, Any] = {"event": "done", "file": None, "runs": 1, "diverged": 0, "links": True, "failed": {}}

@@ -18,7 +18,8 @@ import polars as pl
 import pytest
 
 from greedyac.core.atomic import clear_left, left_behind, put_if_absent, write_atomically
-from greedyac.training.chunk import Chunk, Receipt, train_chunk
+from greedyac.execution.chunk import Chunk, Receipt, train_chunk
+from greedyac.execution.runs import Case, Run
 from greedyac.training.files import (
     DamagedError,
     chunk_id,
@@ -30,7 +31,6 @@ from greedyac.training.files import (
     unseal,
 )
 from greedyac.training.rows import SCHEMA
-from greedyac.training.runs import Case, Run
 
 CONTENT = bytes(range(256)) * 40
 KEYS = ["run_id", "status"]

@@ -19,10 +19,10 @@ from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import HostEnv, make_env, make_world
 from greedyac.envs.gym.translation import Translation
-from greedyac.training.cost import operations
+from greedyac.execution.cost import operations
+from greedyac.execution.plan import plan_cases, plan_chunks, widest
+from greedyac.execution.runs import Run
 from greedyac.training.loop import Lanes
-from greedyac.training.plan import plan_cases, plan_chunks, widest
-from greedyac.training.runs import Run
 
 ACTIONS = theirs.Discrete(3)
 GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")

@@ -22,12 +22,12 @@ from greedyac.core.spaces import Box, Image
 from greedyac.envs.gym import host
 from greedyac.envs.gym.host import named_host_env
 from greedyac.envs.gym.translation import Translation
+from greedyac.execution.cost import operations
+from greedyac.execution.plan import plan_cases
 from greedyac.nn.layers import KERNELS, Eye, seen_numbers
 from greedyac.training import bits
-from greedyac.training.cost import operations
 from greedyac.training.front import FRONTS
 from greedyac.training.loop import Lanes
-from greedyac.training.plan import plan_cases
 
 ACTIONS = theirs.Discrete(3)
 PIXELS: Any = theirs.Box(0, 255, (4, 5, 3), np.uint8)

@@ -16,15 +16,15 @@ import pytest
 from processes import NEEDS_PROC, PROGRAM, alive, end_tree, trainers_of, wait_for
 
 from greedyac.cli import main
+from greedyac.core import lock
 from greedyac.core.errors import InputError
+from greedyac.core.lock import LOCK, locked
 from greedyac.study.store import Store
-from greedyac.training import lock
-from greedyac.training.lock import LOCK, locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from greedyac.training.lock import locked
+from greedyac.core.lock import locked
 with locked(Path(sys.argv[1]), "it is taken"):
     print("held", flush=True)
     sys.stdin.read()

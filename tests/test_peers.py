@@ -23,11 +23,11 @@ from greedyac.analysis.speed import OURS, THEIRS, peer_bars
 from greedyac.cli import main
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Spaces
+from greedyac.execution.cores import PINS, cores
+from greedyac.execution.cost import PASSES
 from greedyac.nn.policies import GaussianPolicy
 from greedyac.training import bench, peers, ratios
 from greedyac.training.bench import Bench, Measured
-from greedyac.training.cores import PINS, cores
-from greedyac.training.cost import PASSES
 from greedyac.training.peers import PEERS, SCRIPTS, Peer, PeerResult, Told, measure_peer, parse_told
 from greedyac.training.ratios import Ratios, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
 

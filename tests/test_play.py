@@ -13,10 +13,10 @@ from greedyac.agents import make_agent
 from greedyac.cli import main
 from greedyac.core.fields import values_of
 from greedyac.envs import ENVS
+from greedyac.execution.runs import Case, Run
 from greedyac.film.frame import captioned
 from greedyac.film.play import drawn_env, frames_per_second, play
 from greedyac.training.checkpoint import Policy, save_checkpoint
-from greedyac.training.runs import Case, Run
 
 Capture = pytest.CaptureFixture[str]
 

@@ -9,9 +9,9 @@ import pytest
 from sweeping import chunks_of
 
 from greedyac.core.errors import WorkerError
-from greedyac.training import local
-from greedyac.training.chunk import Chunk
-from greedyac.training.pool import LOSSES, MOST_TOGETHER, Crew, Worker, hand_out
+from greedyac.execution import local
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.pool import LOSSES, MOST_TOGETHER, Crew, Worker, hand_out
 
 DONE = {"event": "done"}
 READY = {"event": "ready"}

@@ -17,7 +17,7 @@ import hashlib, sys, jax, numpy as np
 from greedyac import xla
 xla.MIN_SECONDS = 0.0
 from greedyac.training.drive import drive, make_lanes
-from greedyac.training.plan import plan_cases
+from greedyac.execution.plan import plan_cases
 small = {"hidden": (8,), "batch_size": 4, "replay_capacity": 50}
 [case] = plan_cases(*sys.argv[1:], 40, None, {}, {}, small)
 lanes = make_lanes([case.learner] * 2, case.world, [0, 1], 40)

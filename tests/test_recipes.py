@@ -17,7 +17,7 @@ from clusters import free_port
 from processes import NEEDS_PROC, PATIENCE, children, end_tree, living, stat, wait_for
 from sweeping import write_study
 
-from greedyac.cluster.connect import CALM
+from greedyac.execution.dask.connect import CALM
 from greedyac.study.store import Store
 
 ROOT = Path(__file__).parents[1]

@@ -24,11 +24,11 @@ from greedyac.analysis.report import analyse, tables
 from greedyac.analysis.scores import paper_scale
 from greedyac.analysis.words import summary
 from greedyac.cli import main
+from greedyac.execution.runs import Run
 from greedyac.study.store import Store
 from greedyac.training.curve import BINS
 from greedyac.training.files import publish_rows
 from greedyac.training.rows import SCHEMA
-from greedyac.training.runs import Run
 
 Capture = pytest.CaptureFixture[str]
 ENVS = ("Acrobot-CA", "Pendulum-CA")

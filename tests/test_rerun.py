@@ -13,11 +13,11 @@ import pytest
 from greedyac.cli import main
 from greedyac.core.errors import InputError
 from greedyac.envs import make_world
+from greedyac.execution.chunk import Chunk, train_chunk
 from greedyac.nn.layers import Linear
 from greedyac.study.rerun import Rerun, find_row, rerun, run_of
 from greedyac.study.spec import parse_study
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.chunk import Chunk, train_chunk
 from greedyac.training.files import publish_rows
 from greedyac.training.loop import Lanes
 from greedyac.training.rows import software, versions

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from greedyac.training.chunk import Chunk
-from greedyac.training.cost import nominal_seconds
-from greedyac.training.runs import Case, Run
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.cost import nominal_seconds
+from greedyac.execution.runs import Case, Run
 
 ROOT = Path(__file__).parents[1]
 FREE = {"compilation": {"random": 0.0}, "start": 0.0, "dispatch": 0.0}

@@ -18,14 +18,14 @@ import pytest
 from greedyac.cli import main
 from greedyac.core.atomic import put_if_absent
 from greedyac.core.errors import InputError
+from greedyac.execution.chunk import Chunk, train_chunk
+from greedyac.execution.runs import Case, Run, short_hash
 from greedyac.study import store as store_module
 from greedyac.study.spec import parse_study
 from greedyac.study.status import StudyStatus, status
 from greedyac.study.store import Store
-from greedyac.training.chunk import Chunk, train_chunk
 from greedyac.training.files import publish_rows, read_rows, rows_path, seal
 from greedyac.training.rows import SCHEMA
-from greedyac.training.runs import Case, Run, short_hash
 
 CASE = Case("random", "Pendulum-CA", steps=1000)
 RUNS = [Run(CASE, seed) for seed in range(10)]

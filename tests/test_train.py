@@ -19,10 +19,10 @@ from greedyac.cli import main
 from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
 from greedyac.core.fields import hypers_of
-from greedyac.training.plan import plan_chunks
+from greedyac.execution.plan import plan_chunks
+from greedyac.execution.runs import Run
 from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA
-from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult, plan_runs
 
 TINY: dict[str, Any] = {

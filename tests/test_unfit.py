@@ -13,15 +13,15 @@ from processes import NEEDS_PROC
 from sweeping import Sweeps, counts, faults_file, numbers, setting, when_training, write_study
 
 from greedyac.cli import main
-from greedyac.cluster import connect, member
+from greedyac.execution.dask import connect, member
 from greedyac.study.store import Store
 
 pytestmark = NEEDS_PROC
 
-IN_TRAINER = "import sys\nif 'greedyac.training.worker' in sys.orig_argv:\n "
+IN_TRAINER = "import sys\nif 'greedyac.execution.worker' in sys.orig_argv:\n "
 FULL = IN_TRAINER + "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
 UNLUCKY = "any(run.seed == 13 and run.case.env == 'Pendulum-CA' for run in chunk.runs)"
-QUICK = setting("cluster.connect", CONNECT_SECONDS=2.0, FILE_SECONDS=2.0)
+QUICK = setting("execution.dask.connect", CONNECT_SECONDS=2.0, FILE_SECONDS=2.0)
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_a_chunk_that_keeps_killing_is_recorded_as_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     cluster.add_workers(2, faults=faults_file(tmp_path / "faults", when_training(UNLUCKY, deed)), nanny=True)
-    fewer = faults_file(tmp_path / "fewer", setting("training.pool", LOSSES=2))
+    fewer = faults_file(tmp_path / "fewer", setting("execution.pool", LOSSES=2))
     code, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster), faults=fewer)
     assert code == 1
     *setbacks, last = [line for line in complaints if line.startswith(("chunk", "greedyac"))]
@@ -182,7 +182,7 @@ def test_a_store_behind_a_closed_door(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.slow
 def test_results_that_are_too_large_to_travel(cluster: Cluster, sweeps: Sweeps, study: Path, tmp_path: Path) -> None:
-    small = setting("cluster.member", MAX_BYTES=1000)
+    small = setting("execution.dask.member", MAX_BYTES=1000)
     cluster.add_workers(2, faults=faults_file(tmp_path / "faults", small))
     code, printed, complaints = sweeps.run(study, tmp_path / "store", *on(cluster, "--publish", "client"))
     assert code == 1
@@ -197,7 +197,7 @@ def test_a_file_that_was_changed_on_its_way_is_not_published(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
     flip = """
-import greedyac.cluster.member as member
+import greedyac.execution.dask.member as member
 train, flipped = member.train, []
 def faulty(order):
     said, files = train(order)

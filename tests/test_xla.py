@@ -65,7 +65,7 @@ def test_importing_everything_does_not_start_jax() -> None:
     code = """
 import importlib, pkgutil, greedyac
 for module in pkgutil.walk_packages(greedyac.__path__, "greedyac."):
-    if not module.name.startswith(("greedyac.peers", "greedyac.cluster", "greedyac.film.play")):
+    if not module.name.startswith(("greedyac.peers", "greedyac.execution.dask", "greedyac.film.play")):
         importlib.import_module(module.name)
 from jax._src import xla_bridge
 print(xla_bridge.backends_are_initialized())
@@ -141,9 +141,9 @@ def test_rows_say_what_limit_there_was_if_not_ours(flags: str | None, before: st
 import json
 import greedyac
 from greedyac.training.drive import drive, make_lanes
-from greedyac.training.plan import plan_cases
+from greedyac.execution.plan import plan_cases
 from greedyac.training.rows import make_row
-from greedyac.training.runs import Run
+from greedyac.execution.runs import Run
 [case] = plan_cases("random", "Pendulum-CA", 10, None, {{}}, {{}}, {{}})
 lanes = make_lanes([case.learner], case.world, [0], 10)
 drive(lanes, lambda _: None)

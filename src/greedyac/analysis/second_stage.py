@@ -9,9 +9,9 @@ from greedyac.analysis.load import Results
 from greedyac.analysis.select import Choice
 from greedyac.core.errors import InputError
 from greedyac.envs import make_world, parse_env_label
+from greedyac.execution.plan import plan_cases
+from greedyac.execution.runs import named_seeds, seeds_text
 from greedyac.study.spec import Study, parse_study
-from greedyac.training.plan import plan_cases
-from greedyac.training.runs import named_seeds, seeds_text
 
 FRESH = 30
 """How many seeds the study has if there are none left: as many as in the paper."""

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from greedyac.cli.parser import make_parser
 from greedyac.cli.say import say
 from greedyac.core.errors import InputError, WorkerError
-from greedyac.training.process import one_ahead
+from greedyac.execution.process import one_ahead
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

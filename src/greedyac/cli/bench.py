@@ -71,8 +71,8 @@ def run(options: Any) -> int:
     """Measure, then print tables or JSON, write files, and compare."""
     from greedyac.cli.bench_files import FILES, write_files
     from greedyac.cli.output import output_folder
+    from greedyac.execution.cost import PASSES
     from greedyac.training.bench import bench
-    from greedyac.training.cost import PASSES
     from greedyac.training.loop import MIN_WIDTH
     from greedyac.training.peers import bench_peers, peers_of, per_core
     from greedyac.training.ratios import Found, comparable, confirmed, fallen, ratios_of, read_ratios, verdict
@@ -119,9 +119,9 @@ def run(options: Any) -> int:
 
 def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
+    from greedyac.execution.cores import PINS, cores
+    from greedyac.execution.plan import best_width
     from greedyac.training.bench import ENVS, default_case
-    from greedyac.training.cores import PINS, cores
-    from greedyac.training.plan import best_width
     from greedyac.training.profile import profile
 
     for name in ("peers", "out", "compare"):

@@ -11,7 +11,7 @@ from typing import Any
 from greedyac import __version__
 from greedyac.core.counting import counted
 from greedyac.core.processor import processor
-from greedyac.training.cores import cores
+from greedyac.execution.cores import cores
 from greedyac.training.peers import factor, per_core
 from greedyac.training.ratios import Found, ratios_of, to_json
 

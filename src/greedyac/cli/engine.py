@@ -8,8 +8,8 @@ from greedyac.cli.parser import Parser, whole_number
 from greedyac.core.errors import InputError
 
 if TYPE_CHECKING:
+    from greedyac.execution.memory import Machine
     from greedyac.study.sweep import Engine
-    from greedyac.training.memory import Machine
 
 
 class Place(NamedTuple):
@@ -74,8 +74,8 @@ def place(options: Any, say: Callable[[str], None], is_needed: Callable[[], bool
         yield Place(options.workers or 1)
         return
     try:
-        from greedyac.cluster import connect
-        from greedyac.cluster.engine import DaskEngine
+        from greedyac.execution.dask import connect
+        from greedyac.execution.dask.engine import DaskEngine
     except ModuleNotFoundError as error:
         raise InputError(f"--engine dask needs the package {error.name!r}: pip install 'greedyac[cluster]'") from None
     given = options.address is not None

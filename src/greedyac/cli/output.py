@@ -16,10 +16,10 @@ import polars as pl
 from greedyac.analysis.figures import learning_curves
 from greedyac.core.atomic import write_atomically
 from greedyac.core.errors import InputError
+from greedyac.core.lock import locked
+from greedyac.execution.runs import Run
 from greedyac.training.checkpoint import save_checkpoint
-from greedyac.training.lock import locked
 from greedyac.training.rows import RESTARTED
-from greedyac.training.runs import Run
 from greedyac.training.train import TrainResult
 
 _OURS = ("summary.json", "curves.parquet", "curves.png", "seed-*.safetensors")

@@ -16,12 +16,12 @@ from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
 from greedyac.core.xla import configured
 from greedyac.envs import parse_env_label
+from greedyac.execution.runs import Case, Run
 from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.normalise import normal_observation
 from greedyac.training.rows import SCHEMA, cpu, make_row, software
-from greedyac.training.runs import Case, Run
 
 MOST_LIKELY_FIRST = (10, *range(1, 1001))
 """Numbers of episodes."""

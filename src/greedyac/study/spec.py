@@ -13,8 +13,8 @@ from typing import Any
 
 from greedyac.agents.presets import PRESETS
 from greedyac.core.errors import InputError, unknown
-from greedyac.training.plan import plan_cases
-from greedyac.training.runs import Case, Run, check_steps, seed_list
+from greedyac.execution.plan import plan_cases
+from greedyac.execution.runs import Case, Run, check_steps, seed_list
 
 MAX_RUNS = 1_000_000
 _REQUIRED, _OPTIONAL = ("name", "steps", "seeds", "cells"), ("tuning_seeds", "eval_every", "eval_episodes")

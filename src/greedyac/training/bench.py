@@ -17,13 +17,13 @@ import numpy as np
 from greedyac.agents import make_agent
 from greedyac.core.errors import WorkerError
 from greedyac.core.fields import values_of
-from greedyac.training.chunk import Chunk
-from greedyac.training.cores import cores
-from greedyac.training.cost import operations
-from greedyac.training.local import train_chunks
-from greedyac.training.plan import best_width
-from greedyac.training.pool import Events
-from greedyac.training.runs import MAX_STEPS, Case, Run
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.cores import cores
+from greedyac.execution.cost import operations
+from greedyac.execution.local import train_chunks
+from greedyac.execution.plan import best_width
+from greedyac.execution.pool import Events
+from greedyac.execution.runs import MAX_STEPS, Case, Run
 
 ENVS = ("Pendulum-CA", "Pendulum-DA")
 WARM_UP = 1.0

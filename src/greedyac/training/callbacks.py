@@ -6,8 +6,8 @@ from pathlib import Path
 
 from greedyac.core.errors import InputError
 from greedyac.core.fields import Hyper, whole
+from greedyac.execution.runs import check_seeds
 from greedyac.training.front import Model, writable
-from greedyac.training.runs import check_seeds
 
 
 class Evaluate:

@@ -31,12 +31,12 @@ from greedyac.envs import ENVS
 from greedyac.envs.gym.host import HostEnv
 from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, prepare
 from greedyac.envs.gym.translation import Translation
-from greedyac.training.cost import lane_bytes
+from greedyac.execution.cost import lane_bytes
+from greedyac.execution.memory import machine_bytes
+from greedyac.execution.runs import Run, check_seeds, check_steps
 from greedyac.training.loop import Lane, Outcome, Snapshot, static_part
-from greedyac.training.memory import machine_bytes
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 from greedyac.training.rows import versions
-from greedyac.training.runs import Run, check_seeds, check_steps
 
 FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""

@@ -8,10 +8,10 @@ from scipy import stats
 
 from greedyac.core.fields import whole
 from greedyac.envs import HostEnv
+from greedyac.execution.runs import check_seeds
 from greedyac.training.checkpoint import Policy
 from greedyac.training.episodes import compiled_returns, host_returns
 from greedyac.training.loop import static_part
-from greedyac.training.runs import check_seeds
 
 
 class Evaluation(NamedTuple):

@@ -21,6 +21,8 @@ from greedyac.core.errors import InputError
 from greedyac.core.fields import hypers_of, show, whole
 from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.gym.host import named_host_env
+from greedyac.execution.plan import plan_cases
+from greedyac.execution.runs import MAX_STEPS, Case, Run, check_seeds
 from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import (
     Checkpoint,
@@ -36,10 +38,8 @@ from greedyac.training.evaluate import Evaluation, evaluate
 from greedyac.training.host import BEFORE_STARTING, HostLanes
 from greedyac.training.loop import Lanes, Snapshot
 from greedyac.training.patience import Patience
-from greedyac.training.plan import plan_cases
 from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA, make_row
-from greedyac.training.runs import MAX_STEPS, Case, Run, check_seeds
 
 CALLBACK_STEPS = 1000
 """How often a callback is called that does not say so itself."""

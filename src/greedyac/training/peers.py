@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
+from greedyac.execution.cores import cores
 from greedyac.training.bench import Bench, matmul_gflops
-from greedyac.training.cores import cores
 
 SCRIPTS = Path(__file__).parents[1] / "peers"
 ENV = "Pendulum-CA"

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import jax
 
+from greedyac.execution.runs import MAX_STEPS, Case
 from greedyac.training.loop import Lanes
-from greedyac.training.runs import MAX_STEPS, Case
 
 STEPS = 200
 KINDS = ("products", "random", "optimiser", "other")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from greedyac.core.errors import InputError, unknown
 from greedyac.core.processor import processor
+from greedyac.execution.cost import PASSES
 from greedyac.training import bench
 from greedyac.training.bench import Bench, Measured
-from greedyac.training.cost import PASSES
 from greedyac.training.peers import PeerResult, PeersBench
 
 FALL = 0.15

@@ -14,9 +14,9 @@ import polars as pl
 from greedyac.core import xla
 from greedyac.core.processor import processor
 from greedyac.envs import Env, World
+from greedyac.execution.runs import Run
 from greedyac.training.curve import BINS
 from greedyac.training.loop import Outcome
-from greedyac.training.runs import Run
 
 _COLUMNS: dict[str, type[pl.DataType] | pl.DataType] = {
     "run_id": pl.String,

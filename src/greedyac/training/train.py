@@ -15,17 +15,17 @@ from greedyac.core.errors import InputError, WorkerError
 from greedyac.core.fields import whole
 from greedyac.envs import HostEnv
 from greedyac.envs.gym.host import named_host_env
+from greedyac.execution.chunk import Chunk, read_middle, train_chunk
+from greedyac.execution.cores import cores
+from greedyac.execution.local import train_chunks
+from greedyac.execution.plan import plan_cases, plan_chunks
+from greedyac.execution.process import end_ahead
+from greedyac.execution.runs import Case, Run, seed_list
 from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import Policy, load_policy
-from greedyac.training.chunk import Chunk, read_middle, train_chunk
-from greedyac.training.cores import cores
 from greedyac.training.files import DamagedError, read_rows
-from greedyac.training.local import train_chunks
-from greedyac.training.plan import plan_cases, plan_chunks
-from greedyac.training.process import end_ahead
 from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA, failed_row
-from greedyac.training.runs import Case, Run, seed_list
 
 
 class Interrupted(KeyboardInterrupt):

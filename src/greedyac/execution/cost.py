@@ -14,9 +14,9 @@ from greedyac.core.fields import stack
 from greedyac.core.spaces import KERNEL, Box, Spaces
 from greedyac.core.streams import seed_keys
 from greedyac.core.xla import configured
+from greedyac.execution.runs import Case
 from greedyac.nn.layers import found_numbers, seen_numbers
 from greedyac.training.loop import Program
-from greedyac.training.runs import Case
 
 PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     # agent: (policy, critic) with continuous actions, the same with discrete ones. A gradient takes three passes.

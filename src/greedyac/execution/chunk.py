@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from greedyac.core.errors import InputError
+from greedyac.execution.runs import Case, Run
 from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoint, save_snapshot
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.files import DamagedError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.training.loop import Snapshot
 from greedyac.training.rows import SCHEMA, make_row, on_accelerator
-from greedyac.training.runs import Case, Run
 
 
 @dataclass(frozen=True, eq=False)

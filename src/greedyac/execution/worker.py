@@ -36,7 +36,7 @@ def main() -> None:
     try:  # imports JAX
         from greedyac.core import xla
         from greedyac.core.errors import InputError
-        from greedyac.training.chunk import Chunk, train_chunk
+        from greedyac.execution.chunk import Chunk, train_chunk
         from greedyac.training.rows import cpu, versions
 
         if place == LATER:

@@ -10,8 +10,8 @@ from itertools import islice, takewhile
 from typing import Any
 
 from greedyac.core.errors import WorkerError
-from greedyac.training.chunk import Chunk
-from greedyac.training.cost import nominal_seconds
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.cost import nominal_seconds
 from greedyac.training.loop import Program
 
 Events = Generator[dict[str, Any], None, None]

@@ -15,5 +15,5 @@ from distributed import Client, Future
 def call(client: Client, worker: str, function: str, *texts: str) -> "Future[Any]":
     """The future of a function of `member`, called with texts in that worker and no other."""
     key = f"greedyac-{function}-{uuid.uuid4().hex}"
-    task = (operator.call, (pkgutil.resolve_name, f"greedyac.cluster.member:{function}"), *texts)
+    task = (operator.call, (pkgutil.resolve_name, f"greedyac.execution.dask.member:{function}"), *texts)
     return client.get({key: task}, key, workers=[worker], allow_other_workers=False, sync=False)

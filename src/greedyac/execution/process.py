@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from greedyac.training.worker import LATER
+from greedyac.execution.worker import LATER
 
 _ahead: list[subprocess.Popen[str]] = []
 
@@ -34,7 +34,7 @@ def end_ahead() -> None:
 def _start(core: str, cached: bool = True) -> subprocess.Popen[str]:
     uncached = {} if cached else {"GREEDYAC_CACHE": ""}
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "greedyac.training.worker", core],
+        [sys.executable, "-P", "-m", "greedyac.execution.worker", core],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -45,7 +45,7 @@ def _start(core: str, cached: bool = True) -> subprocess.Popen[str]:
 
 
 class WorkerProcess:
-    """One `greedyac.training.worker`. Its events go to `on_event`, from another thread; the last one is `died`.
+    """One `greedyac.execution.worker`. Its events go to `on_event`, from another thread; the last one is `died`.
 
     One that is not `cached` compiles all its programs itself.
     """

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from greedyac.core.atomic import clear_left
-from greedyac.training.chunk import Chunk
-from greedyac.training.cores import PINS, places
-from greedyac.training.pool import Crew, Events, Worker, hand_out
-from greedyac.training.process import WorkerProcess
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.cores import PINS, places
+from greedyac.execution.pool import Crew, Events, Worker, hand_out
+from greedyac.execution.process import WorkerProcess
 
 
 def train_chunks(chunks: Sequence[Chunk], workers: int, attempts: int = 1, cached: bool = True) -> Events:

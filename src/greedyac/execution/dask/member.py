@@ -23,9 +23,9 @@ from distributed.worker import thread_state
 
 import greedyac
 from greedyac.core.atomic import clear_left, temporary_file
-from greedyac.training.cores import places
-from greedyac.training.memory import machine_bytes
-from greedyac.training.process import WorkerProcess
+from greedyac.execution.cores import places
+from greedyac.execution.memory import machine_bytes
+from greedyac.execution.process import WorkerProcess
 
 TOPIC = "greedyac"
 """Of Dask's events, under which progress is told."""

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, NoReturn
 from distributed import Client, KilledWorker, wait
 
 import greedyac
-from greedyac.cluster.call import call
-from greedyac.cluster.member import TOPIC
 from greedyac.core.atomic import temporary_file
 from greedyac.core.processor import processor
-from greedyac.training.chunk import Chunk
+from greedyac.execution.chunk import Chunk
+from greedyac.execution.dask.call import call
+from greedyac.execution.dask.member import TOPIC
+from greedyac.execution.pool import Crew, Events, Worker, hand_out
 from greedyac.training.files import DamagedError, publish_sealed
-from greedyac.training.pool import Crew, Events, Worker, hand_out
 from greedyac.training.rows import versions
 
 SILENCE_SECONDS = 60.0

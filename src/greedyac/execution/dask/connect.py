@@ -20,9 +20,9 @@ from distributed import Client, LocalCluster, Security, wait
 from distributed.comm import get_address_host, get_address_host_port
 from distributed.core import rpc
 
-from greedyac.cluster.call import call
 from greedyac.core.errors import InputError, WorkerError
-from greedyac.training.memory import Machine
+from greedyac.execution.dask.call import call
+from greedyac.execution.memory import Machine
 
 ALLOWED = (
     "allowed: tcp://host:8786, host:8786, tls://host:8786, or the file that `dask scheduler --scheduler-file` wrote"
