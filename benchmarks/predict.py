@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--env", default="Pendulum-v1")
     options = parser.parse_args()
 
-    from greedyac.training.front import FRONTS
+    from greedyac.api.model import FRONTS
 
     model = FRONTS[options.agent](options.env)
     observation = np.zeros(model.policy.spaces.observation.size, np.float32)

@@ -24,12 +24,12 @@ from scipy.stats import norm, truncnorm
 from greedyac.agents import AGENTS, make_agent
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Discrete, Spaces
-from greedyac.film import gif
-from greedyac.film.explain import POINTS, Categorical, Continuous, Explanation, Marginals, explain
-from greedyac.film.frame import CAPTION, GAP, Frame, beside, captioned
-from greedyac.film.panel import ELITE, PROPOSAL, Panel
-from greedyac.film.picture import Span, bars
-from greedyac.film.record import check_film, episode_frames, show_window, write_film
+from greedyac.video import gif
+from greedyac.video.explain import POINTS, Categorical, Continuous, Explanation, Marginals, explain
+from greedyac.video.frame import CAPTION, GAP, Frame, beside, captioned
+from greedyac.video.panel import ELITE, PROPOSAL, Panel
+from greedyac.video.picture import Span, bars
+from greedyac.video.record import check_film, episode_frames, show_window, write_film
 
 Floats = NDArray[np.float64]
 OBSERVATION = np.array([0.3, -0.8, 0.5, 1.2], np.float32)
@@ -446,7 +446,9 @@ def test_a_film_that_fails_leaves_what_was_there(suffix: str, tmp_path: Path) ->
 
 
 def test_an_mp4_that_ffmpeg_refuses_is_an_error_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("greedyac.film.record._ffmpeg", lambda *_: [sys.executable, "-c", "import sys; sys.exit('no')"])
+    monkeypatch.setattr(
+        "greedyac.video.record._ffmpeg", lambda *_: [sys.executable, "-c", "import sys; sys.exit('no')"]
+    )
     with pytest.raises(OSError, match="ffmpeg failed: no"):
         write_film(itertools.repeat(moving(1)[0], 200), tmp_path / "film.mp4", 30)
     assert list(tmp_path.iterdir()) == []
@@ -483,7 +485,7 @@ WINDOW = """
 import sys
 import numpy as np
 from greedyac.core.errors import InputError
-from greedyac.film.record import show_window
+from greedyac.video.record import show_window
 
 def frames(ending):
     for number in range(6):

@@ -16,7 +16,7 @@ import pytest
 from gymnasium import spaces
 
 import greedyac
-from greedyac.training.front import Model
+from greedyac.api.model import Model
 
 TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 4, "replay_capacity": 500}
 SHORT: dict[str, Any] = {"env_options": {"time_limit": 20}}

@@ -12,7 +12,7 @@ from greedyac.ccem.formula import FUNCTIONS, function_of
 from greedyac.ccem.illustration import Illustration, gaussian_updates, uniform_updates
 from greedyac.cli import main
 from greedyac.core.errors import InputError
-from greedyac.film.conditional_cem import Story, film, picture
+from greedyac.video.conditional_cem import Story, film, picture
 
 ACTIONS = np.linspace(-1, 1, 2001)
 

@@ -16,6 +16,7 @@ from probes import TwoPixels
 
 import greedyac
 from greedyac.agents import make_agent
+from greedyac.api.model import FRONTS
 from greedyac.core import spaces
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Image
@@ -26,7 +27,6 @@ from greedyac.execution.cost import operations
 from greedyac.execution.plan import plan_cases
 from greedyac.nn.layers import KERNELS, Eye, seen_numbers
 from greedyac.training import bits
-from greedyac.training.front import FRONTS
 from greedyac.training.loop import Lanes
 
 ACTIONS = theirs.Discrete(3)

@@ -14,8 +14,8 @@ import pytest
 
 import greedyac
 from greedyac.agents import AGENTS
+from greedyac.api.model import FRONTS, Model
 from greedyac.core.fields import hypers_of
-from greedyac.training.front import FRONTS, Model
 from greedyac.training.normalise import normal_observation
 
 SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 4, "replay_capacity": 100}

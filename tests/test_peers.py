@@ -19,17 +19,18 @@ from processes import alive, wait_for
 
 from greedyac.agents.base import Batch
 from greedyac.agents.greedy_ac import Draws, GreedyAC, State
-from greedyac.analysis.speed import OURS, THEIRS, peer_bars
+from greedyac.bench import peers, ratios
+from greedyac.bench.figures import OURS, THEIRS, peer_bars
+from greedyac.bench.peers import PEERS, SCRIPTS, Peer, PeerResult, Told, measure_peer, parse_told
+from greedyac.bench.ratios import Ratios, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
 from greedyac.cli import main
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Spaces
 from greedyac.execution.cores import PINS, cores
 from greedyac.execution.cost import PASSES
 from greedyac.nn.policies import GaussianPolicy
-from greedyac.training import bench, peers, ratios
+from greedyac.training import bench
 from greedyac.training.bench import Bench, Measured
-from greedyac.training.peers import PEERS, SCRIPTS, Peer, PeerResult, Told, measure_peer, parse_told
-from greedyac.training.ratios import Ratios, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
 
 ROOT = Path(__file__).parents[1]
 PYTHON = Path(os.environ.get("GREEDYAC_PEERS_PYTHON", ROOT / ".venv-peers/bin/python"))

@@ -13,6 +13,7 @@ import pytest
 from probes import ManyActions
 
 from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
+from greedyac.api.progress import duration
 from greedyac.cli.sweep import _words as progress_in_words
 from greedyac.core.errors import InputError
 from greedyac.core.fields import values_of
@@ -24,7 +25,6 @@ from greedyac.execution.cost import lane_bytes, nominal_seconds, operations
 from greedyac.execution.memory import Machine, machine_bytes
 from greedyac.execution.plan import plan_chunks
 from greedyac.execution.runs import Case, Run
-from greedyac.progress import duration
 from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store

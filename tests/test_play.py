@@ -14,9 +14,9 @@ from greedyac.cli import main
 from greedyac.core.fields import values_of
 from greedyac.envs import ENVS
 from greedyac.execution.runs import Case, Run
-from greedyac.film.frame import captioned
-from greedyac.film.play import drawn_env, frames_per_second, play
 from greedyac.training.checkpoint import Policy, save_checkpoint
+from greedyac.video.frame import captioned
+from greedyac.video.play import drawn_env, frames_per_second, play
 
 Capture = pytest.CaptureFixture[str]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from greedyac.agents import make_agent
+from greedyac.bench.profile import KINDS, OUTSIDE, PACKAGE, Kernel, Part, kernels_of, parts_of, profile
 from greedyac.core.fields import values_of
 from greedyac.execution.runs import MAX_STEPS, Case
-from greedyac.training.profile import KINDS, OUTSIDE, PACKAGE, Kernel, Part, kernels_of, parts_of, profile
 
 TEXT = f"""HloModule jit_block
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from greedyac.progress import Progress, ProgressReport, duration, speed
+from greedyac.api.progress import Progress, ProgressReport, duration, speed
 
 LEARN = 'import greedyac; model = greedyac.Random("Pendulum-CA").learn(20_000)'
 TRAIN = 'import greedyac; greedyac.train("random", "Pendulum-CA", steps=20_000{}); None'
@@ -77,7 +77,7 @@ def test_a_notebook_hears_four_times_a_second_and_of_the_end(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    monkeypatch.setattr("greedyac.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("greedyac.api.progress.time.monotonic", lambda: now[0])
     with ProgressReport("work") as report:
         for done in range(101):
             report.show(done / 128, f"{done} done")  # whose time is exact in binary
@@ -146,7 +146,7 @@ def test_in_a_pipe_learning_says_nothing(code: str) -> None:
 
 def test_lines_where_there_is_no_bar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("greedyac.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("greedyac.api.progress.time.monotonic", lambda: now[0])
     for lines in (True, False):
         with ProgressReport("[work]", lines=lines) as report:
             for done in range(5):

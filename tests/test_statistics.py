@@ -17,11 +17,11 @@ from odd_envs import Diary
 from safetensors import safe_open
 
 import greedyac
+from greedyac.api.model import Model
 from greedyac.core.errors import InputError
 from greedyac.core.streams import Stream, host_seed
 from greedyac.envs.gym.statistics import get_statistics, prepare, set_statistics
-from greedyac.film.play import drawn_env
-from greedyac.training.front import Model
+from greedyac.video.play import drawn_env
 
 TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 4, "replay_capacity": 50, "critic_step_size": 1e-2}
 STEPS = 101

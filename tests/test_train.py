@@ -15,15 +15,15 @@ from rich.console import Console
 
 import greedyac
 from greedyac.agents import AGENTS
+from greedyac.api.returns import missing_returns
+from greedyac.api.train import TrainResult, plan_runs
 from greedyac.cli import main
 from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
 from greedyac.core.fields import hypers_of
 from greedyac.execution.plan import plan_chunks
 from greedyac.execution.runs import Run
-from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA
-from greedyac.training.train import TrainResult, plan_runs
 
 TINY: dict[str, Any] = {
     "steps": 400,

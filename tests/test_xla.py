@@ -65,7 +65,7 @@ def test_importing_everything_does_not_start_jax() -> None:
     code = """
 import importlib, pkgutil, greedyac
 for module in pkgutil.walk_packages(greedyac.__path__, "greedyac."):
-    if not module.name.startswith(("greedyac.peers", "greedyac.execution.dask", "greedyac.film.play")):
+    if not module.name.startswith(("greedyac.peers", "greedyac.execution.dask", "greedyac.video.play")):
         importlib.import_module(module.name)
 from jax._src import xla_bridge
 print(xla_bridge.backends_are_initialized())

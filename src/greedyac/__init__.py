@@ -15,12 +15,12 @@ from greedyac.registration import register
 
 if TYPE_CHECKING:
     from greedyac import ccem
+    from greedyac.api.callbacks import Checkpoint, Evaluate, StopAtReturn
+    from greedyac.api.model import SAC, GreedyAC, Random, VanillaAC, load
+    from greedyac.api.train import TrainResult, train
     from greedyac.core.errors import InputError
-    from greedyac.training.callbacks import Checkpoint, Evaluate, StopAtReturn
     from greedyac.training.checkpoint import Policy
     from greedyac.training.evaluate import evaluate
-    from greedyac.training.front import SAC, GreedyAC, Random, VanillaAC, load
-    from greedyac.training.train import TrainResult, train
 
 __all__ = [
     "SAC",
@@ -42,11 +42,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "greedyac.core.errors": ["InputError"],
-    "greedyac.training.callbacks": ["Checkpoint", "Evaluate", "StopAtReturn"],
+    "greedyac.api.callbacks": ["Checkpoint", "Evaluate", "StopAtReturn"],
     "greedyac.training.checkpoint": ["Policy"],
     "greedyac.training.evaluate": ["evaluate"],
-    "greedyac.training.front": ["SAC", "GreedyAC", "Random", "VanillaAC", "load"],
-    "greedyac.training.train": ["TrainResult", "train"],
+    "greedyac.api.model": ["SAC", "GreedyAC", "Random", "VanillaAC", "load"],
+    "greedyac.api.train": ["TrainResult", "train"],
 }
 
 register()

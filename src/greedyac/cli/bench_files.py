@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from greedyac import __version__
+from greedyac.bench.peers import factor, per_core
+from greedyac.bench.ratios import Found, ratios_of, to_json
 from greedyac.core.counting import counted
 from greedyac.core.processor import processor
 from greedyac.execution.cores import cores
-from greedyac.training.peers import factor, per_core
-from greedyac.training.ratios import Found, ratios_of, to_json
 
 FILES = ("bench.json", "bench.md", "ratios.json", "peers.png", "peers.svg")
 OUR_HEADINGS = ("agent", "environment", "lanes", "run-steps/s", "GFLOP/s", "of matmul")
@@ -106,7 +106,7 @@ def _table(headings: Row, rows: Sequence[Row]) -> str:
 
 def write_files(found: Found, folder: Path) -> None:
     """The report as JSON and as a page, the ratios and, with peers, the picture."""
-    from greedyac.analysis.speed import peer_bars  # imports Matplotlib
+    from greedyac.bench.figures import peer_bars  # imports Matplotlib
 
     told = as_json(found)
     (folder / "bench.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")

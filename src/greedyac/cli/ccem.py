@@ -59,8 +59,8 @@ def run(options: Any) -> int:
     from greedyac.ccem.illustration import Illustration, gaussian_updates, uniform_updates
     from greedyac.cli.output import output_folder
     from greedyac.execution.runs import check_seeds
-    from greedyac.film.conditional_cem import SHOWN, Story, film, picture
-    from greedyac.film.record import write_film
+    from greedyac.video.conditional_cem import SHOWN, Story, film, picture
+    from greedyac.video.record import write_film
 
     known = hypers_of(Illustration)
     given = {name: text for name in known if (text := getattr(options, name)) is not None}

@@ -9,12 +9,12 @@ from rich.console import Console
 from greedyac.agents import AGENTS
 from greedyac.agents.presets import PRESETS
 from greedyac.analysis.figures import learning_curves
+from greedyac.api.progress import ProgressReport
+from greedyac.api.train import TrainResult, plan_runs, train_runs, worker_count
 from greedyac.cli.output import claimed, output_folder, write_result
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.train import print_summary
 from greedyac.core.errors import InputError
-from greedyac.progress import ProgressReport
-from greedyac.training.train import TrainResult, plan_runs, train_runs, worker_count
 
 ENVS = ("Pendulum-CA", "MountainCar-CA")
 

@@ -55,7 +55,7 @@ def add_arguments(parser: Parser) -> None:
 @contextmanager
 def place(options: Any, say: Callable[[str], None], is_needed: Callable[[], bool]) -> Iterator[Place]:
     """What the options come to, for as long as the block lasts. No cluster is looked for if none is needed."""
-    from greedyac.training.train import worker_count
+    from greedyac.api.train import worker_count
 
     if options.engine == "local":
         for name, used in (

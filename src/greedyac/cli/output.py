@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from greedyac.analysis.figures import learning_curves
+from greedyac.api.train import TrainResult
 from greedyac.core.atomic import write_atomically
 from greedyac.core.errors import InputError
 from greedyac.core.lock import locked
 from greedyac.execution.runs import Run
 from greedyac.training.checkpoint import save_checkpoint
 from greedyac.training.rows import RESTARTED
-from greedyac.training.train import TrainResult
 
 _OURS = ("summary.json", "curves.parquet", "curves.png", "seed-*.safetensors")
 _STAGING = ".writing-"

@@ -27,9 +27,9 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 def run(options: Any) -> int:
     """Play one episode."""
     from greedyac.execution.runs import check_seeds
-    from greedyac.film.play import drawn_env, frames_per_second, play
-    from greedyac.film.record import check_film, show_window, write_film
     from greedyac.training.checkpoint import load_policy
+    from greedyac.video.play import drawn_env, frames_per_second, play
+    from greedyac.video.record import check_film, show_window, write_film
 
     [seed] = check_seeds([options.seed])
     if options.out is not None:

@@ -3,11 +3,11 @@
 import os
 from typing import Any
 
+from greedyac.api.progress import ProgressReport
 from greedyac.cli.parser import Parser, folder
 from greedyac.cli.say import say
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
-from greedyac.progress import ProgressReport
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:

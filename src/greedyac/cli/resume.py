@@ -16,8 +16,8 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Train what is left, write the folder and print a small table."""
+    from greedyac.api.train import worker_count
     from greedyac.cli.output import read_unfinished, reserved
-    from greedyac.training.train import worker_count
 
     workers = worker_count(options.workers)
     with reserved(options.folder):

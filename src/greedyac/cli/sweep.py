@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from greedyac.api.progress import ProgressReport, duration, speed
 from greedyac.cli import engine
 from greedyac.cli.parser import Parser, folder, whole_number
 from greedyac.cli.say import say
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
-from greedyac.progress import ProgressReport, duration, speed
 
 if TYPE_CHECKING:
     from greedyac.study.sweep import Plan, Progress

@@ -19,7 +19,7 @@ from greedyac.envs import parse_env_option
 
 if TYPE_CHECKING:
     from greedyac.cli.output import Asked
-from greedyac.progress import ProgressReport
+from greedyac.api.progress import ProgressReport
 
 
 def add_arguments(parser: Parser, given: list[str]) -> None:
@@ -98,8 +98,8 @@ def run(options: Any) -> int:
     }
     env_options = parse_env_options(options.env, options.env_option)
 
+    from greedyac.api.train import plan_runs, worker_count
     from greedyac.cli.output import Asked, claimed
-    from greedyac.training.train import plan_runs, worker_count
 
     runs = plan_runs(
         options.agent,
@@ -120,8 +120,8 @@ def run(options: Any) -> int:
 
 def train_to(out: Path, asked: "Asked", workers: int) -> int:
     """Train, write the folder and print a small table; with checkpoints what is unfinished stays in the folder."""
+    from greedyac.api.train import Interrupted, train_runs_in
     from greedyac.cli.output import output_folder, unfinished_folder, write_result
-    from greedyac.training.train import Interrupted, train_runs_in
 
     runs, every = asked.runs, asked.checkpoint_every
     stopped: Interrupted | WorkerError | None = None
@@ -202,7 +202,7 @@ def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
 
 def _missing_returns(summary: dict[str, Any]) -> list[str]:
     """Which of the runs that were trained to the end have no returns, and why."""
-    from greedyac.training.returns import missing_returns
+    from greedyac.api.returns import missing_returns
 
     average, final = (summary[key]["seeds"] for key in ("average_return", "final_return"))
     left_out = {str(seed) for seed in (*summary["diverged"], *summary["failed"])}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from greedyac.film.frame import Frame
+from greedyac.video.frame import Frame
 
 FASTEST = 50
 """Frames per second that viewers show at the right speed; most slow down what is faster."""

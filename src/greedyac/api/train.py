@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from greedyac.api.progress import Progress, ProgressReport
+from greedyac.api.returns import missing_returns
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError, WorkerError
 from greedyac.core.fields import whole
@@ -21,10 +23,8 @@ from greedyac.execution.local import train_chunks
 from greedyac.execution.plan import plan_cases, plan_chunks
 from greedyac.execution.process import end_ahead
 from greedyac.execution.runs import Case, Run, seed_list
-from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import Policy, load_policy
 from greedyac.training.files import DamagedError, read_rows
-from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA, failed_row
 
 

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 from greedyac.core.errors import InputError
 from greedyac.envs import ENVS, HostEnv
 from greedyac.envs.gym.host import words_of
-from greedyac.film.explain import explain
-from greedyac.film.frame import Frame
-from greedyac.film.panel import Panel
-from greedyac.film.record import episode_frames
 from greedyac.training.checkpoint import Policy
 from greedyac.training.loop import static_part
 from greedyac.training.normalise import normal_observation
+from greedyac.video.explain import explain
+from greedyac.video.frame import Frame
+from greedyac.video.panel import Panel
+from greedyac.video.record import episode_frames
 
 FPS = 30.0
 """Of environments that don't say how fast they should be shown."""

@@ -13,9 +13,9 @@ from matplotlib.ticker import MaxNLocator
 
 from greedyac.ccem.illustration import Floats, Gaussians, Illustration, Uniform
 from greedyac.core.fields import show
-from greedyac.film.frame import Frame
-from greedyac.film.panel import ACTOR, ELITE, GREY, INK, PROPOSAL
-from greedyac.film.picture import Picture, area, bars
+from greedyac.video.frame import Frame
+from greedyac.video.panel import ACTOR, ELITE, GREY, INK, PROPOSAL
+from greedyac.video.picture import Picture, area, bars
 
 SHOWN = (1, 2, 4, 8)
 """The updates with uniform policies in the picture."""

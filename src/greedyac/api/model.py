@@ -16,6 +16,9 @@ import numpy as np
 import polars as pl
 
 from greedyac.agents import AGENTS
+from greedyac.api.patience import Patience
+from greedyac.api.progress import Progress, ProgressReport
+from greedyac.api.returns import missing_returns
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
 from greedyac.core.fields import hypers_of, show, whole
@@ -23,7 +26,6 @@ from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.plan import plan_cases
 from greedyac.execution.runs import MAX_STEPS, Case, Run, check_seeds
-from greedyac.progress import Progress, ProgressReport
 from greedyac.training.checkpoint import (
     Checkpoint,
     Policy,
@@ -37,8 +39,6 @@ from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
 from greedyac.training.host import BEFORE_STARTING, HostLanes
 from greedyac.training.loop import Lanes, Snapshot
-from greedyac.training.patience import Patience
-from greedyac.training.returns import missing_returns
 from greedyac.training.rows import SCHEMA, make_row
 
 CALLBACK_STEPS = 1000

@@ -18,8 +18,8 @@ import numpy as np
 
 from greedyac.core.atomic import write_atomically
 from greedyac.core.errors import InputError
-from greedyac.film import gif
-from greedyac.film.frame import HEIGHT, Frame, beside, captioned
+from greedyac.video import gif
+from greedyac.video.frame import HEIGHT, Frame, beside, captioned
 
 SUFFIXES = (".gif", ".mp4")
 

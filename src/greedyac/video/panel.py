@@ -16,9 +16,9 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from greedyac.core.counting import counted
-from greedyac.film.explain import Categorical, Continuous, Explanation, Marginals
-from greedyac.film.frame import HEIGHT, Frame
-from greedyac.film.picture import Floats, Picture, Span, area, bars
+from greedyac.video.explain import Categorical, Continuous, Explanation, Marginals
+from greedyac.video.frame import HEIGHT, Frame
+from greedyac.video.picture import Floats, Picture, Span, area, bars
 
 MOST_DIMENSIONS = 3
 """Shown below each other; of more the first."""

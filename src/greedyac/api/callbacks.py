@@ -4,10 +4,10 @@ import math
 import os
 from pathlib import Path
 
+from greedyac.api.model import Model, writable
 from greedyac.core.errors import InputError
 from greedyac.core.fields import Hyper, whole
 from greedyac.execution.runs import check_seeds
-from greedyac.training.front import Model, writable
 
 
 class Evaluate:

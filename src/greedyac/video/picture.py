@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
 from numpy.typing import NDArray
 
-from greedyac.film.frame import Frame
+from greedyac.video.frame import Frame
 
 Floats = NDArray[np.float64]
 

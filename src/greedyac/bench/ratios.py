@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from greedyac.bench.peers import PeerResult, PeersBench
 from greedyac.core.errors import InputError, unknown
 from greedyac.core.processor import processor
 from greedyac.execution.cost import PASSES
 from greedyac.training import bench
 from greedyac.training.bench import Bench, Measured
-from greedyac.training.peers import PeerResult, PeersBench
 
 FALL = 0.15
 """A ratio that is lower by more than this share has fallen."""

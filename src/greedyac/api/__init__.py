@@ -1,0 +1,1 @@
+"""What Python users call: `train`, models, callbacks, and the progress that they show."""
