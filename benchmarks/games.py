@@ -28,10 +28,10 @@ def main() -> None:
     os.sched_setaffinity(0, {CORE})
     os.environ["PJRT_NPROC"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+    from greedyac.bench.measure import matmul_gflops
     from greedyac.execution.cost import operations
     from greedyac.execution.plan import plan_cases
     from greedyac.execution.runs import MAX_STEPS
-    from greedyac.training.bench import matmul_gflops
     from greedyac.training.loop import Lanes
 
     gflops: list[float] = []

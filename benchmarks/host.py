@@ -29,10 +29,10 @@ def main() -> None:
     os.environ["PJRT_NPROC"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
     from greedyac.agents import AGENTS, make_agent
+    from greedyac.bench.measure import matmul_gflops
     from greedyac.core.fields import hypers_of
     from greedyac.envs import HostEnv, make_world
     from greedyac.execution.cost import operations
-    from greedyac.training.bench import matmul_gflops
 
     known = hypers_of(AGENTS[options.agent])
     pairs = (text.partition("=") for text in options.hypers)

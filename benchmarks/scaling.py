@@ -14,15 +14,16 @@ import time
 from collections.abc import Callable
 from statistics import median
 
+from greedyac.bench.measure import default_case, matmul_gflops
 from greedyac.execution.cores import cores
 from greedyac.execution.plan import best_width
-from greedyac.training.bench import default_case, matmul_gflops, measure
+from greedyac.execution.speed import measure
 
 LANES = (2, 3, 4, 6, 8)
 """A worker trains at least two side by side, and at most eight (where actions are sampled about four), however large a
 chunk is."""
 TRAIN = ["train", "greedy-ac", "Pendulum-CA", "--steps", "300", "--seeds", "0-1", "--out", "run", "--overwrite"]
-ONE_THREAD = "from greedyac.training.bench import matmul_gflops; print(matmul_gflops())"
+ONE_THREAD = "from greedyac.bench.measure import matmul_gflops; print(matmul_gflops())"
 
 
 def lanes(seconds: float, rounds: int) -> None:

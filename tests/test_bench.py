@@ -11,13 +11,14 @@ import pytest
 
 from greedyac.agents import AGENTS, make_agent
 from greedyac.agents.base import Batch
+from greedyac.bench import measure as measuring
 from greedyac.cli import main
 from greedyac.core.spaces import Box
 from greedyac.envs import make_env
+from greedyac.execution import speed
 from greedyac.execution.cores import cores
 from greedyac.execution.cost import PASSES, operations
 from greedyac.execution.runs import Case
-from greedyac.training import bench
 
 
 def test_operations_by_hand() -> None:
@@ -33,7 +34,7 @@ def test_operations_by_hand() -> None:
     assert operations(make_agent("sac"), few) == discrete * (1 + 32 * 14)
 
 
-@pytest.mark.parametrize("env", bench.ENVS)
+@pytest.mark.parametrize("env", measuring.ENVS)
 @pytest.mark.parametrize("agent", PASSES)
 def test_operations_are_what_the_compiler_counts_in_an_update(agent: str, env: str) -> None:
     """XLA counts everything, not only matrix products: 5 to 8 % more were measured."""
@@ -55,37 +56,37 @@ def test_the_rate_is_that_of_a_window_after_all_workers_have_compiled_and_warmed
     warming = [(2.25 + 0.25 * n, 500) for n in range(3)]
     steady = [(3.0 + 0.5 * n, 70 + n) for n in range(5)]  # the first marks the beginning
     later = [(9.0, 10_000)]
-    rate = bench.sustained(iter(alone + warming + steady + later), workers=2, seconds=2.0)
+    rate = speed.sustained(iter(alone + warming + steady + later), workers=2, seconds=2.0)
     assert rate == (71 + 72 + 73 + 74) / 2.0
 
 
 def test_a_window_with_few_and_long_blocks() -> None:
     events = [(0.0, 0), (1.0, 10), (4.0, 100), (5.5, 300), (6.0, 1)]
-    assert bench.sustained(iter(events), workers=1, seconds=1.0) == 100 / 3.0
-    assert bench.sustained(iter(events), workers=1, seconds=3.5) == 400 / 4.5
+    assert speed.sustained(iter(events), workers=1, seconds=1.0) == 100 / 3.0
+    assert speed.sustained(iter(events), workers=1, seconds=3.5) == 400 / 4.5
 
 
 def test_matmul_rate_counts_two_operations_per_multiplication(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(step=0.25)
-    monkeypatch.setattr(bench, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
-    assert bench.matmul_gflops(seconds=1.0, size=8) == 3 * 2 * 8**3 / 1e9  # three products, then a second is over
+    monkeypatch.setattr(measuring, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    assert measuring.matmul_gflops(seconds=1.0, size=8) == 3 * 2 * 8**3 / 1e9  # three products, then a second is over
 
 
 def test_lanes_are_those_of_a_study_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(case: Case, workers: int, lanes: int, seconds: float) -> bench.Speed:
-        return bench.Speed(1000.0 * lanes, 0.0)
+    def measure(case: Case, workers: int, lanes: int, seconds: float) -> speed.Speed:
+        return speed.Speed(1000.0 * lanes, 0.0)
 
-    monkeypatch.setattr(bench, "measure", measure)
-    monkeypatch.setattr(bench, "matmul_gflops", lambda: 100.0)
+    monkeypatch.setattr(measuring, "measure", measure)
+    monkeypatch.setattr(measuring, "matmul_gflops", lambda: 100.0)
     for lanes, used in [(None, [4, 8, 8, 8]), (3, [3, 3, 3, 3])]:
-        results = bench.bench(["greedy-ac", "sac"], 1.0, lanes, lambda agent, env: None).results
+        results = measuring.bench(["greedy-ac", "sac"], 1.0, lanes, lambda agent, env: None).results
         assert [one.lanes for one in results] == used
         assert [one.run_steps_per_second for one in results] == [1000.0 * width for width in used]
 
 
 @pytest.mark.slow
 def test_json_of_a_short_bench(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(bench, "ENVS", ("Pendulum-DA",))
+    monkeypatch.setattr(measuring, "ENVS", ("Pendulum-DA",))
     assert main(["bench", "vanilla-ac", "--seconds", "1", "--lanes", "2", "--json"]) == 0
     printed = capsys.readouterr()
     measured = json.loads(printed.out)

@@ -19,8 +19,10 @@ from processes import alive, wait_for
 
 from greedyac.agents.base import Batch
 from greedyac.agents.greedy_ac import Draws, GreedyAC, State
+from greedyac.bench import measure as measuring
 from greedyac.bench import peers, ratios
 from greedyac.bench.figures import OURS, THEIRS, peer_bars
+from greedyac.bench.measure import Bench, Measured
 from greedyac.bench.peers import PEERS, SCRIPTS, Peer, PeerResult, Told, measure_peer, parse_told
 from greedyac.bench.ratios import Ratios, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
 from greedyac.cli import main
@@ -29,8 +31,6 @@ from greedyac.core.spaces import Box, Spaces
 from greedyac.execution.cores import PINS, cores
 from greedyac.execution.cost import PASSES
 from greedyac.nn.policies import GaussianPolicy
-from greedyac.training import bench
-from greedyac.training.bench import Bench, Measured
 
 ROOT = Path(__file__).parents[1]
 PYTHON = Path(os.environ.get("GREEDYAC_PEERS_PYTHON", ROOT / ".venv-peers/bin/python"))
@@ -250,7 +250,7 @@ def measured(fakes: Callable[[str], Peer], monkeypatch: pytest.MonkeyPatch) -> l
         asked.append(list(agents))
         return canned({agent: shares[agent] for agent in asked[-1]})
 
-    monkeypatch.setattr(bench, "bench", stand_in)
+    monkeypatch.setattr(measuring, "bench", stand_in)
     monkeypatch.setattr(peers, "PEERS", tuple(map(fakes, ("good", "crashing", "nonsense"))))
     monkeypatch.setattr(peers, "cores", lambda: [-1])
     monkeypatch.setenv("COLUMNS", "150")
@@ -402,7 +402,7 @@ def test_ratios_as_a_file(tmp_path: Path) -> None:
 
 def test_the_ratios_in_the_repository_are_of_every_agent() -> None:
     kept = read_ratios(ROOT / "benchmarks/ratios.json")
-    assert set(kept.fraction_of_matmul) == {f"{agent} {env}" for agent in PASSES for env in bench.ENVS}
+    assert set(kept.fraction_of_matmul) == {f"{agent} {env}" for agent in PASSES for env in measuring.ENVS}
 
 
 BAD_RATIOS = {

@@ -29,10 +29,10 @@ from sweeping import (
 )
 
 from greedyac.cli import main
+from greedyac.execution.speed import Speed
 from greedyac.study.spec import load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import Estimate, Probe, make_plan
-from greedyac.training.bench import Speed
 
 pytestmark = NEEDS_PROC
 MORTAL = ["setpriv", "--bounding-set=-dac_override"] if os.geteuid() == 0 else []

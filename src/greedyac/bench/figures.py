@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from greedyac.analysis.figures import COLOURS
+from greedyac.bench.measure import Bench
 from greedyac.bench.peers import ENV, PeerResult, factor, per_core
 from greedyac.core.counting import counted
-from greedyac.training.bench import Bench
 
 TITLES = {"greedy-ac": "GreedyAC", "sac": "SAC"}
 OURS, THEIRS = COLOURS[0], "0.65"

@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
 
+from greedyac.bench.measure import Bench, matmul_gflops
 from greedyac.execution.cores import cores
-from greedyac.training.bench import Bench, matmul_gflops
 
 SCRIPTS = Path(__file__).parents[1] / "peers"
 ENV = "Pendulum-CA"

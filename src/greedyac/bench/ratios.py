@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from greedyac.bench.measure import ENVS, Bench, Measured
 from greedyac.bench.peers import PeerResult, PeersBench
 from greedyac.core.errors import InputError, unknown
 from greedyac.core.processor import processor
 from greedyac.execution.cost import PASSES
-from greedyac.training import bench
-from greedyac.training.bench import Bench, Measured
 
 FALL = 0.15
 """A ratio that is lower by more than this share has fallen."""
@@ -59,7 +58,7 @@ def ratios_of(found: Bench) -> Ratios:
 
 def comparable(earlier: Ratios, agents: Sequence[str]) -> bool:
     """Whether any of the earlier ratios is of one of these agents."""
-    return not {f"{agent} {env}" for agent in agents for env in bench.ENVS}.isdisjoint(earlier.fraction_of_matmul)
+    return not {f"{agent} {env}" for agent in agents for env in ENVS}.isdisjoint(earlier.fraction_of_matmul)
 
 
 def to_json(ratios: Ratios) -> str:
@@ -79,7 +78,7 @@ def read_ratios(path: Path) -> Ratios:
     for key in found:
         if key not in Ratios._fields:
             raise _inside(path, unknown("key", key, Ratios._fields))
-    kind, names = Ratios._fields[0], [f"{agent} {env}" for agent in PASSES for env in bench.ENVS]
+    kind, names = Ratios._fields[0], [f"{agent} {env}" for agent in PASSES for env in ENVS]
     if kind not in found:
         raise InputError(f"ratios {str(path)!r}: key {kind!r} is missing; allowed: {', '.join(Ratios._fields)}")
     for name, ratio in _object(path, kind, found[kind]).items():

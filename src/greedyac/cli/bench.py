@@ -19,9 +19,9 @@ from greedyac.core.errors import InputError, unknown
 from greedyac.core.fields import whole
 
 if TYPE_CHECKING:
+    from greedyac.bench.measure import Bench
     from greedyac.bench.profile import Profile
     from greedyac.bench.ratios import Found
-    from greedyac.training.bench import Bench
 
 PEERS_PYTHON = ".venv-peers/bin/python"
 WIDE = 160
@@ -69,12 +69,12 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Measure, then print tables or JSON, write files, and compare."""
+    from greedyac.bench.measure import bench
     from greedyac.bench.peers import bench_peers, peers_of, per_core
     from greedyac.bench.ratios import Found, comparable, confirmed, fallen, ratios_of, read_ratios, verdict
     from greedyac.cli.bench_files import FILES, write_files
     from greedyac.cli.output import output_folder
     from greedyac.execution.cost import PASSES
-    from greedyac.training.bench import bench
     from greedyac.training.loop import MIN_WIDTH
 
     agents = options.agents or list(PASSES)
@@ -119,10 +119,10 @@ def run(options: Any) -> int:
 
 def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
+    from greedyac.bench.measure import ENVS, default_case
     from greedyac.bench.profile import profile
     from greedyac.execution.cores import PINS, cores
     from greedyac.execution.plan import best_width
-    from greedyac.training.bench import ENVS, default_case
 
     for name in ("peers", "out", "compare"):
         if getattr(options, name) is not None:

@@ -17,9 +17,9 @@ from greedyac.execution.memory import Machine
 from greedyac.execution.plan import WORKER_BYTES, plan_chunks
 from greedyac.execution.pool import Events
 from greedyac.execution.runs import Case, Run
+from greedyac.execution.speed import Speed, measure
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
-from greedyac.training.bench import Speed, measure
 from greedyac.training.loop import Program
 
 CHUNK_SECONDS = 450.0

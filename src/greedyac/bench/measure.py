@@ -3,31 +3,23 @@
 Speeds of different days or machines can't be compared; ratios within one run can.
 """
 
-import contextlib
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 
 from greedyac.agents import make_agent
-from greedyac.core.errors import WorkerError
 from greedyac.core.fields import values_of
-from greedyac.execution.chunk import Chunk
 from greedyac.execution.cores import cores
 from greedyac.execution.cost import operations
-from greedyac.execution.local import train_chunks
 from greedyac.execution.plan import best_width
-from greedyac.execution.pool import Events
-from greedyac.execution.runs import MAX_STEPS, Case, Run
+from greedyac.execution.runs import MAX_STEPS, Case
+from greedyac.execution.speed import measure
 
 ENVS = ("Pendulum-CA", "Pendulum-DA")
-WARM_UP = 1.0
-"""Seconds after all workers have compiled, before counting starts."""
 
 
 class Measured(NamedTuple):
@@ -59,58 +51,6 @@ def matmul_gflops(seconds: float = 1.0, size: int = 2048) -> float:
         matrix @ matrix
         products += 1
     return products * 2 * size**3 / passed / 1e9
-
-
-class Speed(NamedTuple):
-    """How fast a program trains, and how long it took to compile."""
-
-    run_steps_per_second: float
-    compile_seconds: float
-
-
-def measure(case: Case, workers: int, lanes: int, seconds: float, cached: bool = True) -> Speed:
-    """The speed of training on all workers at once, once every one of them has compiled and warmed up.
-
-    Only if it is not `cached`, the time of compiling does not depend on what was compiled before.
-    """
-    case = replace(case, steps=MAX_STEPS)
-    runs = [Run(case, seed) for seed in range(workers * lanes)]
-    chunks = [Chunk(runs[worker::workers], lanes, Path()) for worker in range(workers)]
-    ready = compiled = 0.0
-
-    def steps(events: Events) -> Iterator[tuple[float, int]]:
-        nonlocal ready, compiled
-        for event in events:
-            now = time.perf_counter()
-            if event["event"] == "failed":
-                raise WorkerError(event["error"])
-            if event["event"] == "ready":
-                ready = now
-            if event["event"] == "steps":
-                compiled = compiled if event["steps"] else now
-                yield now, event["steps"]
-
-    with contextlib.closing(train_chunks(chunks, workers, cached=cached)) as events:
-        rate = sustained(steps(events), workers, seconds)
-    return Speed(rate, compiled - ready)
-
-
-def sustained(events: Iterable[tuple[float, int]], workers: int, seconds: float) -> float:
-    """The rate of the steps in `(time, steps)` events over that many seconds, after all workers said 0: compiled."""
-    compiled, done = 0, 0
-    warm = began = float("inf")
-    for now, steps in events:
-        compiled += steps == 0
-        if compiled < workers:
-            continue
-        warm = min(warm, now + WARM_UP)
-        if began < now:
-            done += steps
-            if now >= began + seconds:
-                return done / (now - began)
-        elif now >= warm:
-            began = now
-    raise AssertionError("the events ended")  # runs of MAX_STEPS don't
 
 
 def bench(agents: Iterable[str], seconds: float, lanes: int | None, on_start: Callable[[str, str], None]) -> Bench:
