@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from greedyac.execution.rows import failed_row
+from greedyac.results.files import publish_rows
+from greedyac.results.schema import BINS, SCHEMA
 from greedyac.study.spec import load_study, parse_study
 from greedyac.study.store import Store
-from greedyac.training.curve import BINS
-from greedyac.training.files import publish_rows
-from greedyac.training.rows import SCHEMA, failed_row
 
 RUNS = 30_000
 

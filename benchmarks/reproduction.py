@@ -26,7 +26,7 @@ from greedyac.analysis.sensitivity import held_out_width, line_axis, region_widt
 from greedyac.analysis.stats import Interval, mean_interval
 from greedyac.analysis.words import brief, with_interval
 from greedyac.cli import main
-from greedyac.training.curve import BINS
+from greedyac.results.schema import BINS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "docs/reproduction.md", ROOT / "docs/entropy.md")

@@ -12,8 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import Array
 
+from greedyac.results.schema import BINS
 from greedyac.training import curve
-from greedyac.training.curve import BINS, Curve, Summary, bin_edges
+from greedyac.training.curve import Curve, Summary, bin_edges
 
 MAX_STEPS = 320
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=150)

@@ -28,7 +28,7 @@ from greedyac.analysis.figures import (
 from greedyac.analysis.grid import Grid
 from greedyac.analysis.load import VIEWS
 from greedyac.analysis.stats import Interval
-from greedyac.training.rows import SCHEMA
+from greedyac.results.schema import SCHEMA
 
 Curve = Sequence[float | None]
 RISING: Curve = [0.0, 1.0, 2.0, None]

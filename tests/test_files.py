@@ -20,7 +20,7 @@ import pytest
 from greedyac.core.atomic import clear_left, left_behind, put_if_absent, write_atomically
 from greedyac.execution.chunk import Chunk, Receipt, train_chunk
 from greedyac.execution.runs import Case, Run
-from greedyac.training.files import (
+from greedyac.results.files import (
     DamagedError,
     chunk_id,
     publish_rows,
@@ -30,7 +30,7 @@ from greedyac.training.files import (
     seal,
     unseal,
 )
-from greedyac.training.rows import SCHEMA
+from greedyac.results.schema import SCHEMA
 
 CONTENT = bytes(range(256)) * 40
 KEYS = ["run_id", "status"]

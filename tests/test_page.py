@@ -22,9 +22,8 @@ from greedyac.analysis.report import analyse
 from greedyac.analysis.stats import BANDS, Band, band_of
 from greedyac.cli import main
 from greedyac.execution.runs import Run
-from greedyac.training.curve import BINS
-from greedyac.training.files import publish_rows
-from greedyac.training.rows import SCHEMA
+from greedyac.results.files import publish_rows
+from greedyac.results.schema import BINS, SCHEMA
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="install chromium")

@@ -26,13 +26,13 @@ from greedyac.execution.memory import Machine, machine_bytes
 from greedyac.execution.plan import plan_chunks
 from greedyac.execution.runs import Case, Run
 from greedyac.execution.speed import Speed
+from greedyac.results.provenance import cpu
 from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lanes
-from greedyac.training.rows import cpu
 
 PAPER = ["paper/per-env", "paper/sweep-ca", "paper/sac-ablation"]
 

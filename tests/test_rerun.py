@@ -15,12 +15,12 @@ from greedyac.core.errors import InputError
 from greedyac.envs import make_world
 from greedyac.execution.chunk import Chunk, train_chunk
 from greedyac.nn.layers import Linear
+from greedyac.results.files import publish_rows
+from greedyac.results.provenance import software, versions
 from greedyac.study.rerun import Rerun, find_row, rerun, run_of
 from greedyac.study.spec import parse_study
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.files import publish_rows
 from greedyac.training.loop import Lanes
-from greedyac.training.rows import software, versions
 
 Capture = pytest.CaptureFixture[str]
 STUDY = """
@@ -197,4 +197,4 @@ def test_software_is_called_as_in_kept_rows() -> None:
     pytest.importorskip("mujoco")
     kept = Store.existing(Path(__file__).parents[1] / "results/swimmer").read(["run_id", "versions"]).rows
     names = {name for versions in kept["versions"] for name in json.loads(versions)}
-    assert software(make_world("Swimmer-v5")).keys() == names
+    assert software(make_world("Swimmer-v5").packages).keys() == names

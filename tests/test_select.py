@@ -16,10 +16,10 @@ from greedyac.analysis.scores import PAPER_BEST, best_returns, paper_scale, pape
 from greedyac.analysis.select import BYS, By, Choice, Reported, choose, reported
 from greedyac.core.errors import InputError
 from greedyac.execution.runs import Run
+from greedyac.results.files import publish_rows
+from greedyac.results.schema import SCHEMA
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
-from greedyac.training.files import publish_rows
-from greedyac.training.rows import SCHEMA
 
 CRITIC = (1e-4, 1e-3, 1e-2)
 THREE = "critic_step_size = [1e-4, 1e-3, 1e-2]"

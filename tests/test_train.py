@@ -23,7 +23,7 @@ from greedyac.cli.train import print_summary
 from greedyac.core.fields import hypers_of
 from greedyac.execution.plan import plan_chunks
 from greedyac.execution.runs import Run
-from greedyac.training.rows import SCHEMA
+from greedyac.results.schema import SCHEMA
 
 TINY: dict[str, Any] = {
     "steps": 400,

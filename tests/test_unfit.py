@@ -133,7 +133,7 @@ def test_a_worker_that_is_not_fit_is_named_and_the_others_do_its_work(
 def test_another_processor_is_told_and_recorded(
     cluster: Cluster, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:
-    other = IN_TRAINER + "import greedyac.training.rows as rows; rows.cpu = lambda: 'Z80'\n"
+    other = IN_TRAINER + "import greedyac.results.provenance as provenance; provenance.cpu = lambda: 'Z80'\n"
     cluster.add_workers(2, faults=faults_file(tmp_path / "faults", other))
     code, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster))
     assert code == 0

@@ -142,7 +142,7 @@ import json
 import greedyac
 from greedyac.training.drive import drive, make_lanes
 from greedyac.execution.plan import plan_cases
-from greedyac.training.rows import make_row
+from greedyac.execution.rows import make_row
 from greedyac.execution.runs import Run
 [case] = plan_cases("random", "Pendulum-CA", 10, None, {{}}, {{}}, {{}})
 lanes = make_lanes([case.learner], case.world, [0], 10)

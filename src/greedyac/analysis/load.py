@@ -17,10 +17,10 @@ from greedyac.core.errors import InputError, unknown
 from greedyac.core.fields import hypers_of, show
 from greedyac.core.spaces import Box
 from greedyac.envs import make_world, parse_env_label
+from greedyac.execution.rows import missing_row
+from greedyac.results.schema import BINS, SCHEMA
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
-from greedyac.training.curve import BINS
-from greedyac.training.rows import SCHEMA, missing_row
 
 STATUSES = ("done", "diverged", "blank", "failed", "missing")
 """What can have become of a run. `blank`: it is done, but finished no episode and so has no return."""

@@ -25,7 +25,9 @@ from greedyac.core.fields import hypers_of, show, whole
 from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.plan import plan_cases
+from greedyac.execution.rows import make_row
 from greedyac.execution.runs import MAX_STEPS, Case, Run, check_seeds
+from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import (
     Checkpoint,
     Policy,
@@ -39,7 +41,6 @@ from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
 from greedyac.training.host import BEFORE_STARTING, HostLanes
 from greedyac.training.loop import Lanes, Snapshot
-from greedyac.training.rows import SCHEMA, make_row
 
 CALLBACK_STEPS = 1000
 """How often a callback is called that does not say so itself."""

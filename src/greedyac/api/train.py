@@ -22,10 +22,11 @@ from greedyac.execution.cores import cores
 from greedyac.execution.local import train_chunks
 from greedyac.execution.plan import plan_cases, plan_chunks
 from greedyac.execution.process import end_ahead
+from greedyac.execution.rows import failed_row
 from greedyac.execution.runs import Case, Run, seed_list
+from greedyac.results.files import DamagedError, read_rows
+from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import Policy, load_policy
-from greedyac.training.files import DamagedError, read_rows
-from greedyac.training.rows import SCHEMA, failed_row
 
 
 class Interrupted(KeyboardInterrupt):

@@ -19,8 +19,8 @@ from greedyac.core.atomic import write_atomically
 from greedyac.core.errors import InputError
 from greedyac.core.lock import locked
 from greedyac.execution.runs import Run
+from greedyac.results.schema import RESTARTED
 from greedyac.training.checkpoint import save_checkpoint
-from greedyac.training.rows import RESTARTED
 
 _OURS = ("summary.json", "curves.parquet", "curves.png", "seed-*.safetensors")
 _STAGING = ".writing-"

@@ -48,6 +48,11 @@ class Env(ABC):
         """What an agent sees and does here."""
 
     @property
+    def packages(self) -> frozenset[str]:
+        """The packages whose versions its numbers depend on, beside ours."""
+        return frozenset()
+
+    @property
     def options_changed(self) -> dict[str, Any]:
         """Those options that differ from their defaults."""
         known = hypers_of(type(self))

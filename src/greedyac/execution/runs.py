@@ -1,8 +1,6 @@
 """What a run is, and what names it: one agent setting, one environment, one seed, a number of steps."""
 
-import hashlib
 import itertools
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,11 +11,14 @@ from greedyac.agents import Agent, make_agent
 from greedyac.core.counting import plural
 from greedyac.core.errors import InputError
 from greedyac.core.fields import hashed_values, whole
+from greedyac.core.hashing import canonical, short_hash
 from greedyac.core.streams import MAX_SEED
 from greedyac.envs import World, env_label, make_world
 from greedyac.training.loop import Program, static_part
 
 MAX_SEEDS = 1_000_000
+
+
 MAX_STEPS = 2**31 - 1
 
 
@@ -57,7 +58,7 @@ class Case:
     @cached_property
     def setting_id(self) -> str:
         """A hash of the agent and its hyperparameters."""
-        return short_hash(_canonical({"agent": self.agent, "hypers": hashed_values(self.learner)}))
+        return short_hash(canonical({"agent": self.agent, "hypers": hashed_values(self.learner)}))
 
     def run_id(self, seed: int) -> str:
         """A hash of all that determines the run's numbers, software and processor aside."""
@@ -75,7 +76,7 @@ class Case:
         }
         if self.eval_every:
             determinants["evaluation"] = {"every": self.eval_every, "episodes": self.eval_episodes}
-        return _canonical(determinants).removesuffix("}")
+        return canonical(determinants).removesuffix("}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +99,6 @@ class Run:
     def from_json(cls, values: dict[str, Any]) -> "Run":
         """The inverse of `to_json`."""
         return cls(Case(**{name: value for name, value in values.items() if name != "seed"}), values["seed"])
-
-
-def _canonical(values: dict[str, Any]) -> str:
-    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def short_hash(text: str) -> str:
-    """The beginning of the SHA-256 of a text: what names runs, settings, chunks and studies."""
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def parse_seeds(text: str) -> list[int]:

@@ -37,7 +37,7 @@ def main() -> None:
         from greedyac.core import xla
         from greedyac.core.errors import InputError
         from greedyac.execution.chunk import Chunk, train_chunk
-        from greedyac.training.rows import cpu, versions
+        from greedyac.results.provenance import cpu, versions
 
         if place == LATER:
             _pin(int(chunks.get()))

@@ -16,12 +16,14 @@ from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
 from greedyac.core.xla import configured
 from greedyac.envs import parse_env_label
+from greedyac.execution.rows import make_row
 from greedyac.execution.runs import Case, Run
+from greedyac.results.provenance import cpu, software
+from greedyac.results.schema import SCHEMA
 from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.normalise import normal_observation
-from greedyac.training.rows import SCHEMA, cpu, make_row, software
 
 MOST_LIKELY_FIRST = (10, *range(1, 1001))
 """Numbers of episodes."""
@@ -123,7 +125,7 @@ def _obstacles(row: dict[str, Any], run: Run) -> list[str]:
         obstacles.append(f"the numerics of {run.case.agent} or {run.case.env} have changed since")
     if row["versions"] is None:
         return [*obstacles, "the store has no numbers of it"]
-    then, now = json.loads(row["versions"]), software(run.case.world)
+    then, now = json.loads(row["versions"]), software(run.case.world.packages)
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
             obstacles.append(f"{name} {then.get(name)} then, {now.get(name)} now")

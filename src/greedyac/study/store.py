@@ -16,11 +16,13 @@ import polars as pl
 
 from greedyac.core.atomic import all_left_behind, put_if_absent, temporary_file, write_atomically
 from greedyac.core.errors import EnvError, InputError
+from greedyac.core.hashing import short_hash
 from greedyac.core.lock import locked
-from greedyac.execution.runs import Run, short_hash
+from greedyac.execution.rows import failed_row
+from greedyac.execution.runs import Run
+from greedyac.results.files import DamagedError, OtherVersionError, chunk_id, publish_rows, read_rows, rows_path
+from greedyac.results.schema import SCHEMA
 from greedyac.study.spec import Study, parse_study
-from greedyac.training.files import DamagedError, OtherVersionError, chunk_id, publish_rows, read_rows, rows_path
-from greedyac.training.rows import SCHEMA, failed_row
 
 ROWS_PER_FILE = 10_000
 """How many runs `compact` puts into one file."""

@@ -34,9 +34,9 @@ from greedyac.envs.gym.translation import Translation
 from greedyac.execution.cost import lane_bytes
 from greedyac.execution.memory import machine_bytes
 from greedyac.execution.runs import Run, check_seeds, check_steps
+from greedyac.results.provenance import versions
 from greedyac.training.loop import Lane, Outcome, Snapshot, static_part
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
-from greedyac.training.rows import versions
 
 FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""

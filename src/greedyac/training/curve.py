@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-BINS = 100
-FINAL_BINS = BINS // 10
+from greedyac.results.schema import BINS, FINAL_BINS
 
 
 class Curve(NamedTuple):

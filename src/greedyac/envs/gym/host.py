@@ -55,9 +55,10 @@ class HostEnv:
     options_changed = options_hashed = options
 
     @property
-    def packages(self) -> set[str]:
-        """The modules whose versions matter."""
-        return {"gymnasium", self._home.partition(".")[0], *(ENGINES[engine] for engine in self._engines)}
+    def packages(self) -> frozenset[str]:
+        """The packages whose versions its numbers depend on."""
+        engines = (ENGINES[engine] for engine in self._engines)
+        return frozenset({"gymnasium", self._home.partition(".")[0], *engines})
 
     @property
     def _home(self) -> str:

@@ -24,8 +24,8 @@ from greedyac.execution.chunk import Chunk
 from greedyac.execution.dask.call import call
 from greedyac.execution.dask.member import TOPIC
 from greedyac.execution.pool import Crew, Events, Worker, hand_out
-from greedyac.training.files import DamagedError, publish_sealed
-from greedyac.training.rows import versions
+from greedyac.results.files import DamagedError, publish_sealed
+from greedyac.results.provenance import versions
 
 SILENCE_SECONDS = 60.0
 """A worker at work that is not heard of for so long is given up, until it speaks again. One that has not begun may be

@@ -14,8 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from greedyac.core.atomic import put_if_absent
-from greedyac.execution.runs import short_hash
-from greedyac.training.rows import SCHEMA
+from greedyac.core.hashing import short_hash
+from greedyac.results.schema import SCHEMA
 
 _MAGIC = b"PAR1"
 _TAIL = 4 + len(_MAGIC)

@@ -1,0 +1,1 @@
+"""What a result is, how it is written, and what it was made with."""
