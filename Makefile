@@ -64,6 +64,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 clean:
 	rm -rf .venv* .cache dist .mypy_cache .ruff_cache .pytest_cache

@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import psutil
 
-from greedyac.execution.cores import cores
+from greedyac.core.machine import cores
 from greedyac.execution.dask import connect
 from greedyac.execution.dask.engine import DaskEngine, _Members
 from greedyac.study.spec import Study, parse_study

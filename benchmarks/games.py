@@ -31,7 +31,7 @@ def main() -> None:
     from greedyac.bench.measure import matmul_gflops
     from greedyac.execution.cost import operations
     from greedyac.execution.plan import plan_cases
-    from greedyac.execution.runs import MAX_STEPS
+    from greedyac.training.config import MAX_STEPS
     from greedyac.training.loop import Lanes
 
     gflops: list[float] = []

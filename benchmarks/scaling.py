@@ -15,7 +15,7 @@ from collections.abc import Callable
 from statistics import median
 
 from greedyac.bench.measure import default_case, matmul_gflops
-from greedyac.execution.cores import cores
+from greedyac.core.machine import cores
 from greedyac.execution.plan import best_width
 from greedyac.execution.speed import measure
 

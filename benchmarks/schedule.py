@@ -27,18 +27,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, PercentFormatter
 
 from greedyac.analysis.figures import COLOURS
+from greedyac.core.machine import Machine, cores
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.cores import cores
 from greedyac.execution.cost import nominal_seconds
 from greedyac.execution.dask.engine import _Members
-from greedyac.execution.memory import Machine
 from greedyac.execution.plan import best_width
 from greedyac.execution.pool import Crew, Worker, hand_out
 from greedyac.execution.process import WorkerProcess
-from greedyac.execution.runs import Case, Run
 from greedyac.study.spec import Study, load_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import ATTEMPTS, make_plan
+from greedyac.training.config import Case, Run
 from greedyac.training.loop import Program
 
 ROOT = Path(__file__).parents[1]

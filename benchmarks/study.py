@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from greedyac.execution.cores import cores
+from greedyac.core.machine import cores
 from greedyac.execution.rows import failed_row
-from greedyac.execution.runs import Run
 from greedyac.results.files import publish_rows
 from greedyac.results.schema import BINS, SCHEMA
 from greedyac.study.spec import load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import estimate, make_plan, run_plan, seconds_of
+from greedyac.training.config import Run
 
 PARTS = ("plan", "read", "overhead", "estimate")
 GRID = """

@@ -11,8 +11,8 @@ import sys
 import time
 
 import greedyac
+from greedyac.core.machine import cores
 from greedyac.envs import ENVS
-from greedyac.execution.cores import cores
 
 MEMORY = """
 import resource, sys

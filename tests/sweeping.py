@@ -13,8 +13,8 @@ from processes import PATIENCE, PROGRAM
 
 from greedyac.cli import main
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.runs import Case, Run
 from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.training.config import Case, Run
 
 STUDY = """
 name = "walks"

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from greedyac.execution.rows import failed_row
-from greedyac.execution.runs import Run
 from greedyac.results.files import publish_rows
 from greedyac.results.schema import BINS, SCHEMA
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
+from greedyac.training.config import Run
 
 CA = ("MountainCar-CA", "Pendulum-CA", "Acrobot-CA")
 SWEEP = "critic_step_size = [1e-4, 1e-3, 1e-2], actor_step_size_scale = [0.1, 1.0], entropy_scale = [1e-3, 0.1, 10.0]"

@@ -13,12 +13,12 @@ from greedyac.agents import AGENTS, make_agent
 from greedyac.agents.base import Batch
 from greedyac.bench import measure as measuring
 from greedyac.cli import main
+from greedyac.core.machine import cores
 from greedyac.core.spaces import Box
 from greedyac.envs import make_env
 from greedyac.execution import speed
-from greedyac.execution.cores import cores
 from greedyac.execution.cost import PASSES, operations
-from greedyac.execution.runs import Case
+from greedyac.training.config import Case
 
 
 def test_operations_by_hand() -> None:

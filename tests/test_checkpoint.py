@@ -22,8 +22,8 @@ from greedyac.cli import main
 from greedyac.core.fields import values_of
 from greedyac.core.streams import Stream, stream_key
 from greedyac.envs import Env
-from greedyac.execution.runs import Case, Run
 from greedyac.training.checkpoint import FORMAT, Policy, checksum, load_policy, save_checkpoint
+from greedyac.training.config import Case, Run
 from greedyac.training.evaluate import evaluate
 
 HYPERS = values_of(make_agent("greedy-ac", {"hidden": (4, 3), "discount": 0.9}))

@@ -18,8 +18,8 @@ from greedyac.cli import main
 from greedyac.cli.parser import COMMANDS
 from greedyac.core.fields import hypers_of, show
 from greedyac.envs import ENVS
-from greedyac.execution.runs import Case, Run
 from greedyac.training.checkpoint import Policy, save_checkpoint
+from greedyac.training.config import Case, Run
 
 Capture = pytest.CaptureFixture[str]
 Refused = Callable[..., str]

@@ -17,7 +17,7 @@ from processes import NEEDS_PROC, PATIENCE, alive, children, trainers_of, wait_f
 from sweeping import RUNS, Sweeps, chunks, counts, faults_file, numbers, setting, visible_numbers, write_study
 
 from greedyac.cli import main
-from greedyac.execution.cores import PINS, cores
+from greedyac.core.machine import PINS, cores
 from greedyac.execution.pool import LOSSES
 from greedyac.study.store import Store
 from greedyac.study.sweep import ATTEMPTS

@@ -12,7 +12,7 @@ from greedyac.analysis.compare import Comparison, compare, differences
 from greedyac.analysis.load import load
 from greedyac.analysis.scores import Scale, Scales, paper_scales
 from greedyac.analysis.select import By, Choice, Reported, choose, reported
-from greedyac.execution.runs import Run
+from greedyac.training.config import Run
 
 AS_IT_IS = Scale(0.0, 1.0)
 PLAIN: Scales = {"Pendulum-CA": AS_IT_IS, "Acrobot-CA": AS_IT_IS, "Pendulum-DA": AS_IT_IS}

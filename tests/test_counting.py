@@ -2,7 +2,7 @@
 
 import greedyac
 from greedyac.core.counting import counted
-from greedyac.execution.runs import named_seeds
+from greedyac.execution.seeds import named_seeds
 
 
 def test_numbers_and_their_words() -> None:

@@ -19,7 +19,6 @@ import pytest
 
 from greedyac.core.atomic import clear_left, left_behind, put_if_absent, write_atomically
 from greedyac.execution.chunk import Chunk, Receipt, train_chunk
-from greedyac.execution.runs import Case, Run
 from greedyac.results.files import (
     DamagedError,
     chunk_id,
@@ -31,6 +30,7 @@ from greedyac.results.files import (
     unseal,
 )
 from greedyac.results.schema import SCHEMA
+from greedyac.training.config import Case, Run
 
 CONTENT = bytes(range(256)) * 40
 KEYS = ["run_id", "status"]

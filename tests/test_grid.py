@@ -9,8 +9,8 @@ from synthetic import Told, fill, grid_study
 
 from greedyac.analysis.grid import Grid, axes_of, make_grids, same_settings
 from greedyac.analysis.load import load, with_values
-from greedyac.execution.runs import Run
 from greedyac.study.spec import Study
+from greedyac.training.config import Run
 
 SWEEP = "entropy_scale = [10.0, 0.1], critic_step_size = [1e-2, 1e-4, 1e-3]"
 ENTROPY, CRITIC = (0.1, 10.0), (1e-4, 1e-3, 1e-2)

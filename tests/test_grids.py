@@ -21,7 +21,7 @@ from greedyac.envs import HostEnv, make_env, make_world
 from greedyac.envs.gym.translation import Translation
 from greedyac.execution.cost import operations
 from greedyac.execution.plan import plan_cases, plan_chunks, widest
-from greedyac.execution.runs import Run
+from greedyac.training.config import Run
 from greedyac.training.loop import Lanes
 
 ACTIONS = theirs.Discrete(3)

@@ -396,7 +396,7 @@ def test_observations_and_rewards_are_normalised() -> None:
 
 def ran_run(ran: Ran) -> Any:
     from greedyac.core.fields import values_of
-    from greedyac.execution.runs import Case, Run
+    from greedyac.training.config import Case, Run
 
     case = Case("greedy-ac", "Diary", 40, values_of(ran.agent))
     vars(case).update(world=ran.world, learner=ran.agent)

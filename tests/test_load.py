@@ -27,11 +27,11 @@ from greedyac.analysis.load import (
 )
 from greedyac.core.errors import InputError
 from greedyac.execution.rows import missing_row
-from greedyac.execution.runs import Run
 from greedyac.results.files import publish_rows
 from greedyac.results.schema import BINS, SCHEMA
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
+from greedyac.training.config import Run
 
 STEP_SIZES = "critic_step_size = [1e-3, 1e-2]"
 STUDY = grid_study(("sac",), ("Pendulum-CA",), "0-3", "0-1", sweep=STEP_SIZES)

@@ -21,9 +21,9 @@ from greedyac.analysis.payload import DARK_COLOURS
 from greedyac.analysis.report import analyse
 from greedyac.analysis.stats import BANDS, Band, band_of
 from greedyac.cli import main
-from greedyac.execution.runs import Run
 from greedyac.results.files import publish_rows
 from greedyac.results.schema import BINS, SCHEMA
+from greedyac.training.config import Run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="install chromium")

@@ -27,8 +27,8 @@ from greedyac.bench.peers import PEERS, SCRIPTS, Peer, PeerResult, Told, measure
 from greedyac.bench.ratios import Ratios, confirmed, fallen, ratios_of, read_ratios, to_json, verdict
 from greedyac.cli import main
 from greedyac.core.errors import InputError
+from greedyac.core.machine import PINS, cores
 from greedyac.core.spaces import Box, Spaces
-from greedyac.execution.cores import PINS, cores
 from greedyac.execution.cost import PASSES
 from greedyac.nn.policies import GaussianPolicy
 

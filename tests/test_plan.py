@@ -17,22 +17,22 @@ from greedyac.api.progress import duration
 from greedyac.cli.sweep import _words as progress_in_words
 from greedyac.core.errors import InputError
 from greedyac.core.fields import values_of
+from greedyac.core.machine import Machine, machine_bytes
 from greedyac.envs import make_env
 from greedyac.execution import chunk as chunk_module
 from greedyac.execution import plan
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.cost import lane_bytes, nominal_seconds, operations
-from greedyac.execution.memory import Machine, machine_bytes
+from greedyac.execution.cost import nominal_seconds, operations
 from greedyac.execution.plan import plan_chunks
-from greedyac.execution.runs import Case, Run
 from greedyac.execution.speed import Speed
 from greedyac.results.provenance import cpu
 from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
+from greedyac.training.config import Case, Run
 from greedyac.training.drive import make_lanes
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import Lanes, lane_bytes
 
 PAPER = ["paper/per-env", "paper/sweep-ca", "paper/sac-ablation"]
 

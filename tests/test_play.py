@@ -13,8 +13,8 @@ from greedyac.agents import make_agent
 from greedyac.cli import main
 from greedyac.core.fields import values_of
 from greedyac.envs import ENVS
-from greedyac.execution.runs import Case, Run
 from greedyac.training.checkpoint import Policy, save_checkpoint
+from greedyac.training.config import Case, Run
 from greedyac.video.frame import captioned
 from greedyac.video.play import drawn_env, frames_per_second, play
 

@@ -10,7 +10,7 @@ import pytest
 from greedyac.agents import make_agent
 from greedyac.bench.profile import KINDS, OUTSIDE, PACKAGE, Kernel, Part, kernels_of, parts_of, profile
 from greedyac.core.fields import values_of
-from greedyac.execution.runs import MAX_STEPS, Case
+from greedyac.training.config import MAX_STEPS, Case
 
 TEXT = f"""HloModule jit_block
 

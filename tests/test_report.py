@@ -24,10 +24,10 @@ from greedyac.analysis.report import analyse, tables
 from greedyac.analysis.scores import paper_scale
 from greedyac.analysis.words import summary
 from greedyac.cli import main
-from greedyac.execution.runs import Run
 from greedyac.results.files import publish_rows
 from greedyac.results.schema import BINS, SCHEMA
 from greedyac.study.store import Store
+from greedyac.training.config import Run
 
 Capture = pytest.CaptureFixture[str]
 ENVS = ("Acrobot-CA", "Pendulum-CA")

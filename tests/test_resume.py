@@ -27,8 +27,8 @@ from greedyac.cli.output import Asked
 from greedyac.core.fields import values_of
 from greedyac.envs import HostEnv, World, make_env
 from greedyac.envs.gym.host import named_host_env
-from greedyac.execution.runs import Case, Run
 from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
+from greedyac.training.config import Case, Run
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lanes
 

@@ -15,7 +15,8 @@ from greedyac.core.errors import InputError, unknown
 from greedyac.core.fields import Hyper, checked, hashed_values, hypers_of, show, stack, static, swept, swept_names
 from greedyac.core.streams import MAX_SEED
 from greedyac.envs import Pendulum, make_env
-from greedyac.execution.runs import Case, Run, check_seeds, check_steps, parse_seeds
+from greedyac.execution.seeds import parse_seeds
+from greedyac.training.config import Case, Run, check_seeds, check_steps
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)
 CASE = Case("greedy-ac", "Pendulum-CA", 100_000)

@@ -11,7 +11,7 @@ import pytest
 
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.cost import nominal_seconds
-from greedyac.execution.runs import Case, Run
+from greedyac.training.config import Case, Run
 
 ROOT = Path(__file__).parents[1]
 FREE = {"compilation": {"random": 0.0}, "start": 0.0, "dispatch": 0.0}

@@ -15,10 +15,11 @@ from greedyac.analysis.select import BYS, By, Choice, choose
 from greedyac.cli import main
 from greedyac.core.errors import InputError
 from greedyac.core.streams import MAX_SEED
-from greedyac.execution.runs import Run, parse_seeds, seeds_text
+from greedyac.execution.seeds import parse_seeds, seeds_text
 from greedyac.study.spec import Study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import make_plan
+from greedyac.training.config import Run
 
 Capture = pytest.CaptureFixture[str]
 Select = Callable[..., str]

@@ -15,11 +15,11 @@ from greedyac.analysis.load import Results, load, with_values
 from greedyac.analysis.scores import PAPER_BEST, best_returns, paper_scale, paper_scales
 from greedyac.analysis.select import BYS, By, Choice, Reported, choose, reported
 from greedyac.core.errors import InputError
-from greedyac.execution.runs import Run
 from greedyac.results.files import publish_rows
 from greedyac.results.schema import SCHEMA
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
+from greedyac.training.config import Run
 
 CRITIC = (1e-4, 1e-3, 1e-2)
 THREE = "critic_step_size = [1e-4, 1e-3, 1e-2]"

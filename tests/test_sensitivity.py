@@ -30,7 +30,7 @@ from greedyac.analysis.sensitivity import (
     variance_shares,
 )
 from greedyac.analysis.stats import Floats, Interval
-from greedyac.execution.runs import Run
+from greedyac.training.config import Run
 
 NAMES = ("actor_step_size_scale", "critic_step_size", "entropy_scale")
 AS_IT_IS = Scale(0, 1)

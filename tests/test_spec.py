@@ -15,9 +15,9 @@ from greedyac.agents.presets import PRESETS
 from greedyac.core.errors import InputError
 from greedyac.core.fields import values_of
 from greedyac.core.spaces import Box, Discrete
-from greedyac.execution.runs import Case, Run
 from greedyac.study import spec
 from greedyac.study.spec import load_study, parse_study, shipped_studies
+from greedyac.training.config import Case, Run
 
 Refused = Callable[[str | bytes], str]
 EXAMPLE = """\

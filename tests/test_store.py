@@ -20,13 +20,13 @@ from greedyac.core.atomic import put_if_absent
 from greedyac.core.errors import InputError
 from greedyac.core.hashing import short_hash
 from greedyac.execution.chunk import Chunk, train_chunk
-from greedyac.execution.runs import Case, Run
 from greedyac.results.files import publish_rows, read_rows, rows_path, seal
 from greedyac.results.schema import SCHEMA
 from greedyac.study import store as store_module
 from greedyac.study.spec import parse_study
 from greedyac.study.status import StudyStatus, status
 from greedyac.study.store import Store
+from greedyac.training.config import Case, Run
 
 CASE = Case("random", "Pendulum-CA", steps=1000)
 RUNS = [Run(CASE, seed) for seed in range(10)]

@@ -22,8 +22,8 @@ from greedyac.cli.output import write_result
 from greedyac.cli.train import print_summary
 from greedyac.core.fields import hypers_of
 from greedyac.execution.plan import plan_chunks
-from greedyac.execution.runs import Run
 from greedyac.results.schema import SCHEMA
+from greedyac.training.config import Run
 
 TINY: dict[str, Any] = {
     "steps": 400,

@@ -90,7 +90,10 @@ def test_a_store_that_one_worker_can_not_use(
 @pytest.mark.parametrize(
     ("code", "complaint"),
     [
-        ("import greedyac\ngreedyac.__version__ = '0.0.9'\n", "has greedyac 0.0.9, and is asked by "),
+        (
+            "import greedyac.core.version as version\nversion.__version__ = '0.0.9'\n",
+            "has greedyac 0.0.9, and is asked by ",
+        ),
         pytest.param(
             IN_TRAINER + "from greedyac.agents import AGENTS; AGENTS['random'].numerics = 99\n",
             "can't train such runs: the numerics of random are 99 here and 1 where it was asked for",

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 from processes import NEEDS_PROC, PATIENCE, PROGRAM, alive, living, parent, stat, wait_for
 
-from greedyac.execution.cores import cores
+from greedyac.core.machine import cores
 from greedyac.execution.process import WorkerProcess
 from greedyac.training.checkpoint import load_policy
 

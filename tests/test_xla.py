@@ -143,7 +143,7 @@ import greedyac
 from greedyac.training.drive import drive, make_lanes
 from greedyac.execution.plan import plan_cases
 from greedyac.execution.rows import make_row
-from greedyac.execution.runs import Run
+from greedyac.training.config import Run
 [case] = plan_cases("random", "Pendulum-CA", 10, None, {{}}, {{}}, {{}})
 lanes = make_lanes([case.learner], case.world, [0], 10)
 drive(lanes, lambda _: None)

@@ -11,6 +11,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from greedyac.core.version import __version__
 from greedyac.registration import register
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ __all__ = [
     "StopAtReturn",
     "TrainResult",
     "VanillaAC",
+    "__version__",
     "ccem",
     "evaluate",
     "load",
     "train",
 ]
-__version__ = "0.1.0"
 
 _HOMES = {
     "greedyac.core.errors": ["InputError"],
@@ -64,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, also those that are not imported yet."""
-    return sorted([*__all__, "__version__"])
+    return sorted(__all__)

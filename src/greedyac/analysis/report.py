@@ -27,7 +27,7 @@ from greedyac.analysis.sensitivity import (
     shares_of,
 )
 from greedyac.analysis.stats import Band, Interval, band_of, mean_interval, standard_error
-from greedyac.execution.runs import seeds_text
+from greedyac.execution.seeds import seeds_text
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from greedyac.analysis.select import Choice
 from greedyac.core.errors import InputError
 from greedyac.envs import make_world, parse_env_label
 from greedyac.execution.plan import plan_cases
-from greedyac.execution.runs import named_seeds, seeds_text
+from greedyac.execution.seeds import named_seeds, seeds_text
 from greedyac.study.spec import Study, parse_study
 
 FRESH = 30

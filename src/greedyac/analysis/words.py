@@ -8,7 +8,7 @@ from greedyac.analysis.report import Analysis, inventory
 from greedyac.analysis.select import Reported
 from greedyac.analysis.stats import Interval
 from greedyac.core.counting import counted
-from greedyac.execution.runs import named_seeds
+from greedyac.execution.seeds import named_seeds
 
 BY_WORDS = {"env": "tuned per environment", "kind": "tuned across environments"}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from greedyac.api.model import Model, writable
 from greedyac.core.errors import InputError
 from greedyac.core.fields import Hyper, whole
-from greedyac.execution.runs import check_seeds
+from greedyac.training.config import check_seeds
 
 
 class Evaluate:

@@ -26,7 +26,6 @@ from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.plan import plan_cases
 from greedyac.execution.rows import make_row
-from greedyac.execution.runs import MAX_STEPS, Case, Run, check_seeds
 from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import (
     Checkpoint,
@@ -37,6 +36,7 @@ from greedyac.training.checkpoint import (
     save_snapshot,
     translation_for,
 )
+from greedyac.training.config import MAX_STEPS, Case, Run, check_seeds
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.evaluate import Evaluation, evaluate
 from greedyac.training.host import BEFORE_STARTING, HostLanes

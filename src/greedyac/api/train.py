@@ -15,18 +15,19 @@ from greedyac.api.returns import missing_returns
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError, WorkerError
 from greedyac.core.fields import whole
+from greedyac.core.machine import cores
 from greedyac.envs import HostEnv
 from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.chunk import Chunk, read_middle, train_chunk
-from greedyac.execution.cores import cores
 from greedyac.execution.local import train_chunks
 from greedyac.execution.plan import plan_cases, plan_chunks
 from greedyac.execution.process import end_ahead
 from greedyac.execution.rows import failed_row
-from greedyac.execution.runs import Case, Run, seed_list
+from greedyac.execution.seeds import seed_list
 from greedyac.results.files import DamagedError, read_rows
 from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import Policy, load_policy
+from greedyac.training.config import Case, Run
 
 
 class Interrupted(KeyboardInterrupt):

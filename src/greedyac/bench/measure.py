@@ -13,11 +13,11 @@ import numpy as np
 
 from greedyac.agents import make_agent
 from greedyac.core.fields import values_of
-from greedyac.execution.cores import cores
+from greedyac.core.machine import cores
 from greedyac.execution.cost import operations
 from greedyac.execution.plan import best_width
-from greedyac.execution.runs import MAX_STEPS, Case
 from greedyac.execution.speed import measure
+from greedyac.training.config import MAX_STEPS, Case
 
 ENVS = ("Pendulum-CA", "Pendulum-DA")
 

@@ -16,7 +16,7 @@ from statistics import mean, median
 from typing import NamedTuple
 
 from greedyac.bench.measure import Bench, matmul_gflops
-from greedyac.execution.cores import cores
+from greedyac.core.machine import cores
 
 SCRIPTS = Path(__file__).parents[1] / "peers"
 ENV = "Pendulum-CA"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from greedyac.execution.runs import MAX_STEPS, Case
+from greedyac.training.config import MAX_STEPS, Case
 from greedyac.training.loop import Lanes
 
 STEPS = 200

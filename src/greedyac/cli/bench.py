@@ -121,7 +121,7 @@ def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
     from greedyac.bench.measure import ENVS, default_case
     from greedyac.bench.profile import profile
-    from greedyac.execution.cores import PINS, cores
+    from greedyac.core.machine import PINS, cores
     from greedyac.execution.plan import best_width
 
     for name in ("peers", "out", "compare"):

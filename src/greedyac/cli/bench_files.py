@@ -8,12 +8,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from greedyac import __version__
 from greedyac.bench.peers import factor, per_core
 from greedyac.bench.ratios import Found, ratios_of, to_json
 from greedyac.core.counting import counted
+from greedyac.core.machine import cores
 from greedyac.core.processor import processor
-from greedyac.execution.cores import cores
+from greedyac.core.version import __version__
 
 FILES = ("bench.json", "bench.md", "ratios.json", "peers.png", "peers.svg")
 OUR_HEADINGS = ("agent", "environment", "lanes", "run-steps/s", "GFLOP/s", "of matmul")

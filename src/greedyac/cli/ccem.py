@@ -58,7 +58,7 @@ def run(options: Any) -> int:
     from greedyac.ccem.formula import function_of
     from greedyac.ccem.illustration import Illustration, gaussian_updates, uniform_updates
     from greedyac.cli.output import output_folder
-    from greedyac.execution.runs import check_seeds
+    from greedyac.training.config import check_seeds
     from greedyac.video.conditional_cem import SHOWN, Story, film, picture
     from greedyac.video.record import write_film
 

@@ -8,7 +8,7 @@ from greedyac.cli.parser import Parser, whole_number
 from greedyac.core.errors import InputError
 
 if TYPE_CHECKING:
-    from greedyac.execution.memory import Machine
+    from greedyac.core.machine import Machine
     from greedyac.study.sweep import Engine
 
 

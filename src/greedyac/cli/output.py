@@ -18,9 +18,9 @@ from greedyac.api.train import TrainResult
 from greedyac.core.atomic import write_atomically
 from greedyac.core.errors import InputError
 from greedyac.core.lock import locked
-from greedyac.execution.runs import Run
 from greedyac.results.schema import RESTARTED
 from greedyac.training.checkpoint import save_checkpoint
+from greedyac.training.config import Run
 
 _OURS = ("summary.json", "curves.parquet", "curves.png", "seed-*.safetensors")
 _STAGING = ".writing-"

@@ -7,8 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from greedyac import __version__
 from greedyac.core.errors import InputError, unknown
+from greedyac.core.version import __version__
 
 COMMANDS = {
     "train": "train an agent on an environment: curves, a picture and a checkpoint per seed",

@@ -26,8 +26,8 @@ def add_arguments(parser: Parser, given: list[str]) -> None:
 
 def run(options: Any) -> int:
     """Play one episode."""
-    from greedyac.execution.runs import check_seeds
     from greedyac.training.checkpoint import load_policy
+    from greedyac.training.config import check_seeds
     from greedyac.video.play import drawn_env, frames_per_second, play
     from greedyac.video.record import check_film, show_window, write_film
 

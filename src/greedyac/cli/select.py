@@ -49,7 +49,7 @@ def run(options: Any) -> int:
     from greedyac.analysis.select import choose
     from greedyac.analysis.words import FEW_SEEDS
     from greedyac.core.atomic import write_atomically
-    from greedyac.execution.runs import named_seeds, parse_seeds
+    from greedyac.execution.seeds import named_seeds, parse_seeds
 
     if options.out.suffix != ".toml":
         raise InputError(f"the file {str(options.out)!r} is not allowed; allowed: a name that ends in .toml")

@@ -168,7 +168,7 @@ def parse_env_options(env: str, given: list[str]) -> dict[str, object]:
 
 def print_summary(console: Console, summaries: list[dict[str, Any]]) -> None:
     """A line per agent and environment: mean returns over the seeds, speed if it is known, and what diverged."""
-    from greedyac.execution.runs import named_seeds
+    from greedyac.execution.seeds import named_seeds
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     rated = any(summary["run_steps_per_second"] is not None for summary in summaries)

@@ -15,11 +15,11 @@ import polars as pl
 
 from greedyac.core.errors import InputError
 from greedyac.execution.rows import make_row
-from greedyac.execution.runs import Case, Run
 from greedyac.results.files import DamagedError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.results.provenance import on_accelerator
 from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoint, save_snapshot
+from greedyac.training.config import Case, Run
 from greedyac.training.drive import Every, drive, make_lanes
 from greedyac.training.loop import Snapshot
 

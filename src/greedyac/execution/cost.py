@@ -1,22 +1,14 @@
 """What training costs before anything was run: operations of a step, memory of a lane, seconds on a plain machine."""
 
 from collections.abc import Mapping
-from functools import cache
 from itertools import pairwise
-
-import jax
-import numpy as np
 
 from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
-from greedyac.core.fields import stack
 from greedyac.core.spaces import KERNEL, Box, Spaces
-from greedyac.core.streams import seed_keys
-from greedyac.core.xla import configured
-from greedyac.execution.runs import Case
 from greedyac.nn.layers import found_numbers, seen_numbers
-from greedyac.training.loop import Program
+from greedyac.training.config import Case
 
 PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     # agent: (policy, critic) with continuous actions, the same with discrete ones. A gradient takes three passes.
@@ -26,8 +18,11 @@ PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
 }
 """Forward passes of a whole batch through one network that one update takes in the plain algorithm, apart from those
 that value sampled continuous actions."""
+
+
 OTHER_PASSES = PASSES["vanilla-ac"]
 """Of an agent that is not listed: an actor and a critic."""
+
 
 UPDATE_SECONDS, STEP_SECONDS, OPERATIONS_PER_SECOND = 32e-6, 5e-6, 60e9
 """Of one lane on one core of the machine on which the defaults were measured; they decide how runs are cut into chunks,
@@ -95,12 +90,3 @@ def nominal_seconds(case: Case) -> float:
     learning = UPDATE_SECONDS if case.learner.batch_size else 0.0
     work = operations(case.learner, case.world.spaces) / OPERATIONS_PER_SECOND
     return case.steps * (STEP_SECONDS + (learning + work) * max(1, case.learner.updates_per_step))
-
-
-@cache
-@configured
-def lane_bytes(program: Program) -> int:
-    """Memory that one lane of the program takes: mostly its replay."""
-    hypers = {name: value[0] for name, value in stack([program.agent]).items()}
-    lane = jax.eval_shape(program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
-    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from greedyac.core.atomic import clear_left
+from greedyac.core.machine import PINS, places
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.cores import PINS, places
 from greedyac.execution.pool import Crew, Events, Worker, hand_out
 from greedyac.execution.process import WorkerProcess
 

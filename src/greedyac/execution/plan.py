@@ -13,13 +13,13 @@ from greedyac.agents import Agent, check_hypers, find_agent, make_agent
 from greedyac.agents.presets import preset as find_preset
 from greedyac.core.errors import InputError
 from greedyac.core.fields import hypers_of, show, values_of
+from greedyac.core.machine import Machine, machine_bytes
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import Env, HostEnv, make_world
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.cost import lane_bytes, nominal_seconds, sampled_actions, summed_numbers
-from greedyac.execution.memory import Machine, machine_bytes
-from greedyac.execution.runs import Case, Run, check_evaluation, check_steps
-from greedyac.training.loop import MIN_WIDTH, Program
+from greedyac.execution.cost import nominal_seconds, sampled_actions, summed_numbers
+from greedyac.training.config import Case, Run, check_evaluation, check_steps
+from greedyac.training.loop import MIN_WIDTH, Program, lane_bytes
 
 MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them bring no more."""

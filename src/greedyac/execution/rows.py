@@ -4,9 +4,9 @@ import json
 import math
 from typing import Any
 
-from greedyac.execution.runs import Run
 from greedyac.results.provenance import cpu, software
 from greedyac.results.schema import BINS, RESTARTED, SCHEMA
+from greedyac.training.config import Run
 from greedyac.training.loop import Outcome
 
 

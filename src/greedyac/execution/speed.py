@@ -11,7 +11,7 @@ from greedyac.core.errors import WorkerError
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.local import train_chunks
 from greedyac.execution.pool import Events
-from greedyac.execution.runs import MAX_STEPS, Case, Run
+from greedyac.training.config import MAX_STEPS, Case, Run
 
 WARM_UP = 1.0
 """Seconds after all workers have compiled, before counting starts."""

@@ -17,10 +17,10 @@ from greedyac.core.errors import InputError
 from greedyac.core.xla import configured
 from greedyac.envs import parse_env_label
 from greedyac.execution.rows import make_row
-from greedyac.execution.runs import Case, Run
 from greedyac.results.provenance import cpu, software
 from greedyac.results.schema import SCHEMA
 from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.training.config import Case, Run
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import Lane, Lanes
 from greedyac.training.normalise import normal_observation

@@ -14,7 +14,8 @@ from typing import Any
 from greedyac.agents.presets import PRESETS
 from greedyac.core.errors import InputError, unknown
 from greedyac.execution.plan import plan_cases
-from greedyac.execution.runs import Case, Run, check_steps, seed_list
+from greedyac.execution.seeds import seed_list
+from greedyac.training.config import Case, Run, check_steps
 
 MAX_RUNS = 1_000_000
 _REQUIRED, _OPTIONAL = ("name", "steps", "seeds", "cells"), ("tuning_seeds", "eval_every", "eval_episodes")

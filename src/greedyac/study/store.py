@@ -19,10 +19,10 @@ from greedyac.core.errors import EnvError, InputError
 from greedyac.core.hashing import short_hash
 from greedyac.core.lock import locked
 from greedyac.execution.rows import failed_row
-from greedyac.execution.runs import Run
 from greedyac.results.files import DamagedError, OtherVersionError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.results.schema import SCHEMA
 from greedyac.study.spec import Study, parse_study
+from greedyac.training.config import Run
 
 ROWS_PER_FILE = 10_000
 """How many runs `compact` puts into one file."""

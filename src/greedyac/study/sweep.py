@@ -10,17 +10,17 @@ from functools import cached_property
 from typing import NamedTuple
 
 from greedyac.core.counting import counted
+from greedyac.core.machine import Machine
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.cost import lane_bytes, nominal_seconds
+from greedyac.execution.cost import nominal_seconds
 from greedyac.execution.local import train_chunks
-from greedyac.execution.memory import Machine
 from greedyac.execution.plan import WORKER_BYTES, plan_chunks
 from greedyac.execution.pool import Events
-from greedyac.execution.runs import Case, Run
 from greedyac.execution.speed import Speed, measure
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
-from greedyac.training.loop import Program
+from greedyac.training.config import Case, Run
+from greedyac.training.loop import Program, lane_bytes
 
 CHUNK_SECONDS = 450.0
 """How long a chunk should keep one core busy: what a kill can lose."""

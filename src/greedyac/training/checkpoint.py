@@ -25,17 +25,16 @@ from greedyac.core.atomic import write_atomically
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
 from greedyac.core.fields import stack, whole
+from greedyac.core.machine import machine_bytes
 from greedyac.core.streams import Stream, seed_keys, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs import ENVS
 from greedyac.envs.gym.host import HostEnv
 from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, prepare
 from greedyac.envs.gym.translation import Translation
-from greedyac.execution.cost import lane_bytes
-from greedyac.execution.memory import machine_bytes
-from greedyac.execution.runs import Run, check_seeds, check_steps
 from greedyac.results.provenance import versions
-from greedyac.training.loop import Lane, Outcome, Snapshot, static_part
+from greedyac.training.config import Run, check_seeds, check_steps
+from greedyac.training.loop import Lane, Outcome, Snapshot, lane_bytes, static_part
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 
 FORMAT = 2

@@ -8,8 +8,8 @@ from scipy import stats
 
 from greedyac.core.fields import whole
 from greedyac.envs import HostEnv
-from greedyac.execution.runs import check_seeds
 from greedyac.training.checkpoint import Policy
+from greedyac.training.config import check_seeds
 from greedyac.training.episodes import compiled_returns, host_returns
 from greedyac.training.loop import static_part
 

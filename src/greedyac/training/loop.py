@@ -8,7 +8,7 @@ networks are rounded differently at different widths; `plan` keeps them to few: 
 import dataclasses
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -220,6 +220,15 @@ def compiled(program: Program, width: int) -> Compiled:
         acting = threads.submit(block.lower(*arguments, learn=False).compile)
         learn = block.lower(*arguments, learn=True).compile() if program.agent.batch_size else acting.result()
         return Compiled(beginning.result(), acting.result(), learn)
+
+
+@cache
+@configured
+def lane_bytes(program: Program) -> int:
+    """Memory that one lane of the program takes: mostly its replay."""
+    hypers = {name: value[0] for name, value in stack([program.agent]).items()}
+    lane = jax.eval_shape(program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
 
 
 class Snapshot(NamedTuple):

@@ -21,8 +21,8 @@ from distributed.comm import get_address_host, get_address_host_port
 from distributed.core import rpc
 
 from greedyac.core.errors import InputError, WorkerError
+from greedyac.core.machine import Machine
 from greedyac.execution.dask.call import call
-from greedyac.execution.memory import Machine
 
 ALLOWED = (
     "allowed: tcp://host:8786, host:8786, tls://host:8786, or the file that `dask scheduler --scheduler-file` wrote"

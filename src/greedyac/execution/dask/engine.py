@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from distributed import Client, KilledWorker, wait
 
-import greedyac
+from greedyac.core import version
 from greedyac.core.atomic import temporary_file
 from greedyac.core.processor import processor
 from greedyac.execution.chunk import Chunk
@@ -137,7 +137,7 @@ class _Members(Crew):
     def order(self, slot: _Slot, chunks: Sequence[Chunk], ticket: str) -> None:
         """Have a worker train chunks, from the pool's thread."""
         asked = {
-            "greedyac": greedyac.__version__,
+            "greedyac": version.__version__,
             "ticket": ticket,
             "slot": slot.place[1],
             "interval": min(SILENCE_SECONDS / 4, max(1.0, len(self._slots) / TOLD_PER_SECOND)),
@@ -293,7 +293,7 @@ class _Members(Crew):
             if isinstance(error, KilledWorker) or future.status != "error":
                 self._drop(slot, "dropped its work")
                 return
-            remedy = f": install greedyac {greedyac.__version__}" if isinstance(error, ModuleNotFoundError) else ""
+            remedy = f": install greedyac {version.__version__}" if isinstance(error, ModuleNotFoundError) else ""
             events = [{"event": "unfit", "error": f"can't train: {type(error).__name__}: {error}{remedy}"}]
         finally:
             del self._tickets[ticket]

@@ -21,10 +21,9 @@ from distributed import get_worker
 from distributed.core import Status
 from distributed.worker import thread_state
 
-import greedyac
+from greedyac.core import version
 from greedyac.core.atomic import clear_left, temporary_file
-from greedyac.execution.cores import places
-from greedyac.execution.memory import machine_bytes
+from greedyac.core.machine import machine_bytes, places
 from greedyac.execution.process import WorkerProcess
 
 TOPIC = "greedyac"
@@ -55,8 +54,8 @@ def train(order: str) -> tuple[str, dict[str, bytes]]:
     asked = json.loads(order)
     asked["start"] = uuid.uuid4().hex
     _tell(asked, [])  # before anything that may hang, such as the store
-    if asked["greedyac"] != greedyac.__version__:
-        error = f"has greedyac {greedyac.__version__}, and is asked by {asked['greedyac']}: install the same"
+    if asked["greedyac"] != version.__version__:
+        error = f"has greedyac {version.__version__}, and is asked by {asked['greedyac']}: install the same"
         return _ended({"event": "unfit", "error": error})
     try:
         if asked["sign"] is not None:

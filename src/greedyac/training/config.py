@@ -1,14 +1,12 @@
 """What a run is, and what names it: one agent setting, one environment, one seed, a number of steps."""
 
-import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from greedyac.agents import Agent, make_agent
-from greedyac.core.counting import plural
 from greedyac.core.errors import InputError
 from greedyac.core.fields import hashed_values, whole
 from greedyac.core.hashing import canonical, short_hash
@@ -101,39 +99,6 @@ class Run:
         return cls(Case(**{name: value for name, value in values.items() if name != "seed"}), values["seed"])
 
 
-def parse_seeds(text: str) -> list[int]:
-    """The seeds that a text such as `0-9` or `0,3,5-7` names."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not (_is_whole(first) and (_is_whole(last) or not dash)):
-            raise InputError(f"seeds {text!r} are not allowed; allowed: whole numbers and ranges, as in 0,3,5-7")
-        if dash and int(last) < int(first):
-            raise InputError(f"seeds {text!r} are not allowed; the range {part.strip()} runs backwards")
-        if int(last or first) > MAX_SEED:
-            raise InputError(f"seed = {last or first} is not allowed; allowed: whole number ≥ 0 and ≤ {MAX_SEED}")
-        if len(seeds) + int(last or first) - int(first) >= MAX_SEEDS:
-            raise InputError(f"seeds {text!r} are too many; allowed: up to {MAX_SEEDS:,}")
-        seeds += range(int(first), int(last or first) + 1)
-    return check_seeds(seeds)
-
-
-def seeds_text(seeds: Sequence[int]) -> str:
-    """Ascending seeds as `parse_seeds` reads them: `0-9,12`."""
-    runs = itertools.groupby(enumerate(seeds), key=lambda pair: pair[1] - pair[0])
-    spans = [[seed for _, seed in members] for _, members in runs]
-    return ",".join(f"{span[0]}-{span[-1]}" if len(span) > 1 else str(span[0]) for span in spans)
-
-
-def named_seeds(seeds: Sequence[int]) -> str:
-    """Ascending seeds in words: `seed 3`, `seeds 0-9,12`."""
-    return f"{plural(len(seeds), 'seed')} {seeds_text(seeds)}"
-
-
-def _is_whole(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 100
-
-
 def check_seeds(seeds: Iterable[Any]) -> list[int]:
     """The same seeds, if there are any, all in range and none twice."""
     checked = [whole("seed", seed, 0, MAX_SEED) for seed in seeds]
@@ -155,13 +120,3 @@ def check_evaluation(every: object, episodes: object, steps: int) -> tuple[int, 
     if every is None:
         return 0, 0
     return whole("eval_every", every, 1, steps), whole("eval_episodes", episodes, 1, 1_000_000)
-
-
-def seed_list(seeds: int | str | Iterable[int]) -> list[int]:
-    """The seeds that a seed, several, or a text such as `0-9` name."""
-    if isinstance(seeds, str):
-        return parse_seeds(seeds)
-    listed = list(itertools.islice(seeds, MAX_SEEDS + 1)) if isinstance(seeds, Iterable) else [seeds]
-    if len(listed) > MAX_SEEDS:
-        raise InputError(f"these are too many seeds; allowed: up to {MAX_SEEDS:,}")
-    return check_seeds(listed)
