@@ -3,7 +3,7 @@
     python benchmarks/theory.py
 
 Policy improvement on random finite MDPs, solved exactly; sample quantiles and the lemmas that support them. The
-recursion of CCEM beside its ODE is in theory_tracking.py. tests/test_theory.py runs shorter versions of all.
+recursion of CCEM beside its ODE is in theory_tracking.py. tests/ccem/test_theory.py runs shorter versions of all.
 """
 
 import math

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from clusters import Cluster
-from processes import end_tree
-from sweeping import Sweeps, numbers, write_study
+from helpers.clusters import Cluster
+from helpers.processes import end_tree
+from helpers.sweeping import Sweeps, numbers, write_study
 
 from greedyac.cli import main
 from greedyac.core import xla
