@@ -14,7 +14,7 @@ from greedyac.core.program_cache import ProgramCache, cache_folder
 
 HASH = """
 import hashlib, sys, jax, numpy as np
-from greedyac import xla
+from greedyac.core import xla
 xla.MIN_SECONDS = 0.0
 from greedyac.training.drive import drive, make_lanes
 from greedyac.execution.plan import plan_cases

@@ -21,7 +21,7 @@ OURS = f"--xla_cpu_max_isa={our_limit()}"
 NEEDS_LIMIT = pytest.mark.skipif(not our_limit(), reason="there is nothing to do without on this processor")
 USES_CACHE = """
 import jax, jax.numpy as jnp
-from greedyac import xla
+from greedyac.core import xla
 xla.MIN_SECONDS = 0.0
 print(xla.configured(jax.jit(lambda x: jnp.tanh(x) + 1))(2.0))
 """
@@ -86,7 +86,7 @@ print(xla_bridge.backends_are_initialized())
     ids=["environment", "formula", "keys", "model", "maximize"],
 )
 def test_whatever_comes_first_sets_the_limit(first: str) -> None:
-    assert run(f"import greedyac\n{first}\nfrom greedyac import xla\nprint(xla.start())") == [our_limit()]
+    assert run(f"import greedyac\n{first}\nfrom greedyac.core import xla\nprint(xla.start())") == [our_limit()]
 
 
 @NEEDS_LIMIT
@@ -96,7 +96,7 @@ def test_a_file_of_flags_is_left_alone(relative: bool, tmp_path: Path) -> None:
     code = f"""
 import os
 os.chdir({str(tmp_path)!r})
-from greedyac import xla
+from greedyac.core import xla
 print(xla.start(), os.environ["XLA_FLAGS"])
 """
     file = "flags" if relative else str(tmp_path / "flags")
@@ -106,7 +106,7 @@ print(xla.start(), os.environ["XLA_FLAGS"])
 @pytest.mark.parametrize("between", [" ", "\n", "\t"])
 def test_the_last_limit_that_is_named_is_the_one_that_xla_takes(between: str) -> None:
     flags = between.join(["--xla_cpu_max_isa=AVX2", "--xla_cpu_max_isa=SSE4_2", "--xla_cpu_enable_fast_math=false"])
-    assert run("from greedyac import xla; print(xla.start())", XLA_FLAGS=flags) == ["SSE4_2"]
+    assert run("from greedyac.core import xla; print(xla.start())", XLA_FLAGS=flags) == ["SSE4_2"]
 
 
 @NEEDS_LIMIT
@@ -114,7 +114,7 @@ def test_the_limit_is_set_where_we_start_jax_and_only_for_that_moment() -> None:
     code = """
 import os, re, zlib
 import jax, jax.numpy as jnp
-from greedyac import xla
+from greedyac.core import xla
 print(xla.start(), xla.deviation(), os.environ["XLA_FLAGS"])
 program = jax.jit(lambda x: jnp.tanh(x) @ x).lower(jnp.ones((40, 40))).compile()
 machine = program.runtime_executable().serialize().partition(b"-prefer-256-bit")[0]
