@@ -133,9 +133,9 @@ def test_the_command_prints_tables_and_json() -> None:
 
 PROFILE = """
 from greedyac.agents import make_agent
-from greedyac.hypers import values_of
-from greedyac.training.profile import profile
-from greedyac.training.runs import MAX_STEPS, Case
+from greedyac.core.fields import values_of
+from greedyac.bench.profile import profile
+from greedyac.training.config import MAX_STEPS, Case
 
 hypers = values_of(make_agent("vanilla-ac")) | {"hidden": (16, 16), "replay_capacity": 1000}
 print(*(part.function for part in profile(Case("vanilla-ac", "Pendulum-DA", MAX_STEPS, hypers), 2, 20).parts))
