@@ -28,7 +28,7 @@ from greedyac.ccem.search import Problem, Search, State, begin, update
 from greedyac.core.prng import KEYS
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.distributions import TruncatedGaussian
-from greedyac.nn.optim import minimise, moments
+from greedyac.nn.optim import adam_step, init_optimizer
 from greedyac.nn.policies import Policy
 
 PROBLEMS, FUNCTIONS, UPDATES = 1000, 100, 2000
@@ -235,11 +235,11 @@ def by_ascent(starts: int, steps: int, of: Bumps, key: Array) -> Array:
 
     def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], Array]:
         actions, adam = carry
-        moved, adam, _loss = minimise(lambda actions: -task.values(CONTEXTS, actions).sum(), actions, adam, ASCENT)
+        moved, adam, _loss = adam_step(lambda actions: -task.values(CONTEXTS, actions).sum(), actions, adam, ASCENT)
         return (jnp.clip(moved, -1, 1), adam), (task.values(CONTEXTS, actions).max(0) >= NEAR).mean()
 
     actions = jax.random.uniform(key, (starts, *CONTEXTS.shape), minval=-1, maxval=1)
-    return jax.lax.scan(step, (actions, moments(actions)), None, steps)[1]
+    return jax.lax.scan(step, (actions, init_optimizer(actions)), None, steps)[1]
 
 
 def by_network(search: Search, steps: int, of: Bumps, key: Array) -> Array:
@@ -250,12 +250,12 @@ def by_network(search: Search, steps: int, of: Bumps, key: Array) -> Array:
     def step(carry: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], Array]:
         actor, adam = carry
         values = task.values(CONTEXTS, actor(CONTEXTS).mode()[None])[0]
-        moved, adam, _loss = minimise(
+        moved, adam, _loss = adam_step(
             lambda actor: -task.values(CONTEXTS, actor(CONTEXTS).mode()[None]).mean(), actor, adam, search.step_size
         )
         return (moved, adam), (values >= NEAR).mean()
 
-    return jax.lax.scan(step, (actor, moments(actor)), None, steps)[1]
+    return jax.lax.scan(step, (actor, init_optimizer(actor)), None, steps)[1]
 
 
 def methods(problems: int, updates: int) -> dict[str, Cost]:

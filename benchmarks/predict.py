@@ -46,7 +46,7 @@ def _microseconds(call: Callable[[], Any]) -> float:
 
 
 def _hidden(actor: Any, x: Any) -> Any:
-    for layer in actor.trunk.layers:
+    for layer in actor.mlp.layers:
         x = np.maximum(x @ np.asarray(layer.weight) + np.asarray(layer.bias), 0)
     return x
 

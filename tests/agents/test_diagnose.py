@@ -59,7 +59,7 @@ def test_with_continuous_actions(agent: str) -> None:
     assert numbers["actor_deviation"] == pytest.approx(float(jnp.exp(policy.log_std[0])), rel=1e-5)
     noise = np.random.default_rng(0).normal(size=(40_000, 1, 1)).astype(np.float32)
     if agent == "sac":
-        sampled = -float(state.actor(OBSERVATION[None]).draw(noise)[1].mean())
+        sampled = -float(state.actor(OBSERVATION[None]).sample_and_log_prob(noise)[1].mean())
         assert numbers["actor_entropy"] == pytest.approx(sampled, abs=0.05)
     else:
         closed = 0.5 * math.log(2 * math.pi * math.e) + math.log(numbers["actor_deviation"])

@@ -75,7 +75,7 @@ class Truncated(Gaussian):
     def sample(self, noise: Floats) -> Floats:
         return truncnorm.ppf(noise, *self.bounds, self.mean, self.std)
 
-    def log_likelihood(self, action: Any) -> Floats:
+    def log_prob(self, action: Any) -> Floats:
         return truncnorm.logpdf(action, *self.bounds, self.mean, self.std).sum(-1)
 
     def score(self, action: Any) -> tuple[Floats, Floats]:
@@ -147,7 +147,7 @@ def followed(policy: Any, best: Any, entropy: tuple[Any, Any], scale: float) -> 
     """The loss of a policy that follows the elites with an entropy bonus, and its slopes for each head."""
     pairs = zip(policy.score(best), entropy[1], strict=True)
     slopes = [-slope.sum(0) / (ELITES * BATCH) - scale * bonus / BATCH for slope, bonus in pairs]
-    return -policy.log_likelihood(best).mean() - scale * entropy[0].mean(), slopes
+    return -policy.log_prob(best).mean() - scale * entropy[0].mean(), slopes
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -157,7 +157,7 @@ def test_one_update_with_a_proposal_by_hand(kind: str, variant: str) -> None:
     state, metrics = by_variant[variant]
     _, actor_policy, proposal_policy = KINDS[kind]
     critic, gradient, critic_loss = sarsa(case, actor_policy)
-    agree_step(state.critic, state.critic_adam, case.critic, gradient, CRITIC_STEP)
+    agree_step(state.critic, state.critic_opt_state, case.critic, gradient, CRITIC_STEP)
     agree(state.target, averaged(case.target, critic, POLYAK))
 
     observation, estimator = case.observation, VARIANTS[variant].get("entropy_estimator", "exact")
@@ -167,16 +167,16 @@ def test_one_update_with_a_proposal_by_hand(kind: str, variant: str) -> None:
     own = entropy_term(estimator, actor, actor.sample(case.noise["actor"]))
     actor_loss, slopes = followed(actor, best, own, 0.0 if variant == "no actor entropy" else ACTOR_TAU)
     actor_gradient = backward(case.actor, observation, slopes)
-    agree_step(state.actor, state.actor_adam, case.actor, actor_gradient, ACTOR_STEP)
+    agree_step(state.actor, state.actor_opt_state, case.actor, actor_gradient, ACTOR_STEP)
 
     if variant == "average":
         agree(state.proposal, averaged(case.proposal, stepped(case.actor, actor_gradient, ACTOR_STEP), RATE))
-        assert not jax.tree.leaves(state.proposal_adam.mu)  # type: ignore[attr-defined]
+        assert not jax.tree.leaves(state.proposal_opt_state.mu)  # type: ignore[attr-defined]
         agree_metrics(metrics, critic_loss=critic_loss, actor_loss=actor_loss)
     else:
         proposal_loss, slopes = followed(proposal, best, entropy_term(estimator, proposal, sampled[0]), TAU)
         gradient = backward(case.proposal, observation, slopes)
-        agree_step(state.proposal, state.proposal_adam, case.proposal, gradient, ACTOR_STEP)
+        agree_step(state.proposal, state.proposal_opt_state, case.proposal, gradient, ACTOR_STEP)
         agree_metrics(metrics, critic_loss=critic_loss, actor_loss=actor_loss, proposal_loss=proposal_loss)
     if kind != "softmax":
         assert getattr(state.actor, "family", None) == "gaussian"
@@ -202,13 +202,17 @@ def test_one_update_with_few_discrete_actions_follows_the_greedy_action_and_ties
     shares = np.array([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
     actor = Softmax(case.actor, observation)
     for agent, (state, metrics) in zip(agents, learn(*started(case, agents[0], DISCRETE, Draws)), strict=True):
-        agree_step(state.critic, state.critic_adam, critic, gradient, CRITIC_STEP)
+        agree_step(state.critic, state.critic_opt_state, critic, gradient, CRITIC_STEP)
         agree(state.target, averaged(case.target, moved, POLYAK))
         slope = actor.probabilities - shares - agent.actor_entropy_scale * actor.entropy_slope()[0]
         agree_step(
-            state.actor, state.actor_adam, case.actor, backward(case.actor, observation, [slope / BATCH]), ACTOR_STEP
+            state.actor,
+            state.actor_opt_state,
+            case.actor,
+            backward(case.actor, observation, [slope / BATCH]),
+            ACTOR_STEP,
         )
-        actor_loss = -(shares * actor.log_likelihoods).sum(-1) - agent.actor_entropy_scale * actor.entropy()
+        actor_loss = -(shares * actor.log_probs).sum(-1) - agent.actor_entropy_scale * actor.entropy()
         agree_metrics(metrics, critic_loss=critic_loss, actor_loss=actor_loss.mean())
         assert state.proposal is None
 
@@ -276,8 +280,11 @@ def test_the_target_starts_as_the_critic_the_proposal_as_the_actor_and_moments_a
     state = jax.jit(AGENT.init, static_argnums=1)(KEY, CONTINUOUS)
     jax.tree.map(np.testing.assert_array_equal, state.target, state.critic)
     jax.tree.map(np.testing.assert_array_equal, *map(jax.tree.leaves, (state.proposal, state.actor)))
-    assert not any(np.any(leaf) for leaf in jax.tree.leaves((state.critic_adam, state.actor_adam, state.proposal_adam)))
-    assert not np.allclose(state.critic.first.weight[:FEATURES], state.actor.trunk.layers[0].weight)
+    assert not any(
+        np.any(leaf)
+        for leaf in jax.tree.leaves((state.critic_opt_state, state.actor_opt_state, state.proposal_opt_state))
+    )
+    assert not np.allclose(state.critic.first.weight[:FEATURES], state.actor.mlp.layers[0].weight)
 
 
 def test_act_samples_the_actor_within_the_range_or_takes_its_mode() -> None:

@@ -25,7 +25,7 @@ from greedyac.envs.gym.host import named_host_env
 from greedyac.envs.gym.translation import Translation
 from greedyac.execution.cost import operations
 from greedyac.execution.plan import plan_cases
-from greedyac.nn.layers import KERNELS, Eye, seen_numbers
+from greedyac.nn.layers import KERNELS, Encoder, encoded_size
 from greedyac.training import bits
 from greedyac.training.loop import Lanes
 
@@ -157,11 +157,11 @@ def test_a_replay_packs_bytes_and_bits_and_gives_them_back(space: Any) -> None:
 
 
 @jax.jit
-def call(eye: Eye, observation: Any) -> Array:
+def call(eye: Encoder, observation: Any) -> Array:
     return eye(observation)
 
 
-def with_random_weights(eye: Eye) -> Eye:
+def with_random_weights(eye: Encoder) -> Encoder:
     rng = np.random.default_rng(0)
     return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape).astype(np.float32)), eye)
 
@@ -170,7 +170,7 @@ def test_a_network_sees_images_as_if_each_were_alone_then_the_other_numbers() ->
     NESTED.seed(2)
     given = [NESTED.sample() for _ in range(3)]
     known = Translation(NESTED, ACTIONS)
-    eye = with_random_weights(Eye(known.spaces.observation))
+    eye = with_random_weights(Encoder(known.spaces.observation))
     assert len(eye.convolutions) == 2
     alone = []
     for place, space, images in [
@@ -178,19 +178,21 @@ def test_a_network_sees_images_as_if_each_were_alone_then_the_other_numbers() ->
         (1, PIXELS, [one["b"][1]["d"][0] for one in given]),
     ]:
         by_itself = Translation(space, ACTIONS)
-        lone = eqx.tree_at(lambda lone: lone.convolution, Eye(by_itself.spaces.observation), eye.convolutions[place])
+        lone = eqx.tree_at(
+            lambda lone: lone.convolution, Encoder(by_itself.spaces.observation), eye.convolutions[place]
+        )
         alone.append(call(lone, by_itself.batch(images)[0]))
     others = [flat(one["a"], np.arange(3) == one["b"][0], one["e"]) for one in given]
     seen = call(eye, known.batch(given)[0])
-    assert seen.shape == (3, eye.size) == (3, seen_numbers(known.spaces.observation))
+    assert seen.shape == (3, eye.size) == (3, encoded_size(known.spaces.observation))
     np.testing.assert_allclose(seen, np.concatenate([*alone, others], -1), rtol=1e-5, atol=1e-5)
     assert all((np.asarray(part) > 0).any() for part in alone)
 
 
 def test_small_images_and_lone_grids_have_no_more_convolutions() -> None:
-    small = Eye(Translation(theirs.Tuple([SMALL, LINE]), ACTIONS).spaces.observation)
+    small = Encoder(Translation(theirs.Tuple([SMALL, LINE]), ACTIONS).spaces.observation)
     assert (jax.tree.leaves(small), small.size) == ([], 8)
-    lone = Eye(Translation(PIXELS, ACTIONS).spaces.observation)
+    lone = Encoder(Translation(PIXELS, ACTIONS).spaces.observation)
     assert [leaf.shape for leaf in jax.tree.leaves(lone)] == [(3, 3, 3, KERNELS), (KERNELS,)]
     assert lone.convolutions == ()
 
@@ -329,7 +331,7 @@ def test_a_file_of_an_agent_that_saw_images_as_numbers_is_still_read(
         old = greedyac.GreedyAC(Cameras, **TINY).learn(20, progress=False)
         old.save(tmp_path / "old", everything=True)
     assert old.policy.run.case.world.numerics == 1
-    assert old.policy.state.actor.eye.size == theirs.flatdim(Cameras.observation_space)
+    assert old.policy.state.actor.encoder.size == theirs.flatdim(Cameras.observation_space)
     seen = Cameras.observation_space.sample()
     assert greedyac.load(tmp_path / "old").predict(seen).action == old.predict(seen).action
     loaded = greedyac.load(tmp_path / "old", env=Cameras)

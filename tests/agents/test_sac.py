@@ -67,7 +67,7 @@ class Squashed:
         self.mean, self.log_std = forward(net, observation)
         self.std = np.exp(self.log_std)
 
-    def draw(self, noise: Floats) -> tuple[Floats, Floats]:
+    def sample_and_log_prob(self, noise: Floats) -> tuple[Floats, Floats]:
         tanh = np.tanh(self.mean + self.std * noise)
         density = norm.logpdf(noise) - self.log_std - np.log(HALF * (1 - tanh**2) + 1e-6)
         return MIDDLE + HALF * tanh, density.sum(-1)
@@ -83,9 +83,9 @@ class Squashed:
 class Clipped(Gaussian):
     """The Gaussian policy by hand, whose actions are a function of the heads only where they are not clipped."""
 
-    def draw(self, noise: Floats) -> tuple[Floats, Floats]:
+    def sample_and_log_prob(self, noise: Floats) -> tuple[Floats, Floats]:
         action = self.sample(noise)
-        return action, self.log_likelihood(action)
+        return action, self.log_prob(action)
 
     def slopes(self, noise: Floats, value_slope: Floats, tau: float) -> list[Floats]:
         """As of `Squashed`. Within the range the likelihood of a depends on the deviation only."""
@@ -97,9 +97,9 @@ class Clipped(Gaussian):
 class Drawn(Softmax):
     """The softmax policy by hand."""
 
-    def draw(self, noise: Floats) -> tuple[Any, Floats]:
+    def sample_and_log_prob(self, noise: Floats) -> tuple[Any, Floats]:
         action = self.sample(noise)
-        return action, self.log_likelihood(action)
+        return action, self.log_prob(action)
 
 
 KINDS: dict[str, tuple[Spaces, type[Any], dict[str, Any]]] = {
@@ -113,16 +113,16 @@ KINDS: dict[str, tuple[Spaces, type[Any], dict[str, Any]]] = {
 def soft_values(case: Case, kind: str) -> tuple[Floats, Floats]:
     """Both targets' values of the next actions `[2, batch]`, and the log-likelihoods that are taken off."""
     policy = KINDS[kind][1](case.actor, case.next_observation)
-    action, log_likelihood = policy.draw(case.noise["next_action"])
+    action, log_prob = policy.sample_and_log_prob(case.noise["next_action"])
     if kind == "released":
-        log_likelihood = policy.log_likelihoods[0][action]
-    return np.stack([value(target, case.next_observation, action) for target in each(case.target)]), log_likelihood
+        log_prob = policy.log_probs[0][action]
+    return np.stack([value(target, case.next_observation, action) for target in each(case.target)]), log_prob
 
 
 def fit_both(case: Case, kind: str, tau: float) -> tuple[list[Layers], Layers, float]:
     """Both critics after their step, the gradients that they followed, and the sum of the losses before."""
-    values, log_likelihood = soft_values(case, kind)
-    goal = values.min(0) - tau * log_likelihood
+    values, log_prob = soft_values(case, kind)
+    goal = values.min(0) - tau * log_prob
     critics, gradients, losses = zip(*(fitted(case, critic, goal) for critic in each(case.critic)), strict=True)
     return list(critics), both(gradients), sum(losses)
 
@@ -131,7 +131,7 @@ def actors_values(case: Case, kind: str, critics: list[Layers]) -> Floats:
     """Both critics' values of the actor's own actions, `[2, batch]`, or of all discrete ones, `[2, batch, actions]`."""
     if KINDS[kind][0] is DISCRETE:
         return np.stack([forward(critic, case.observation)[0] for critic in critics])
-    action = KINDS[kind][1](case.actor, case.observation).draw(case.noise["action"])[0]
+    action = KINDS[kind][1](case.actor, case.observation).sample_and_log_prob(case.noise["action"])[0]
     return np.stack([value(critic, case.observation, action) for critic in critics])
 
 
@@ -146,8 +146,8 @@ def telling(case: Case, kind: str, tau: float) -> bool:
         clipped = [Gaussian(case.actor, observation).clipped(case.noise[name]) for observation, name in pairs]
         if not all(where is not None and 0 < where.sum() < where.size for where in clipped):
             return False
-    nexts, log_likelihood = soft_values(case, kind)
-    if kind == "released" and np.abs(log_likelihood - soft_values(case, "discrete")[1])[CONTINUES > 0].max() < 0.1:
+    nexts, log_prob = soft_values(case, kind)
+    if kind == "released" and np.abs(log_prob - soft_values(case, "discrete")[1])[CONTINUES > 0].max() < 0.1:
         return False
     critics = fit_both(case, kind, tau)[0]
     nets = critics, each(case.critic), each(case.target), each(averaged(case.target, both(critics), POLYAK))
@@ -180,7 +180,7 @@ def test_one_update_by_hand(kind: str, automatic: bool) -> None:
     state, metrics = results[automatic]
     tau = AUTOMATIC_TAU if automatic else TAU
     critics, gradient, critic_loss = fit_both(case, kind, tau)
-    agree_step(state.critic, state.critic_adam, case.critic, gradient, CRITIC_STEP)
+    agree_step(state.critic, state.critic_opt_state, case.critic, gradient, CRITIC_STEP)
     agree(state.target, averaged(case.target, both(critics), POLYAK))
 
     actor, values = KINDS[kind][1](case.actor, case.observation), actors_values(case, kind, critics)
@@ -191,15 +191,15 @@ def test_one_update_by_hand(kind: str, automatic: bool) -> None:
     else:
         of_action = np.stack([(critic[0][FEATURES:] @ critic[2])[:, 0] for critic in critics])
         slopes = actor.slopes(case.noise["action"], of_action[values.argmin(0)], tau)
-        entropy, target = -actor.draw(case.noise["action"])[1], -float(DIMS)
+        entropy, target = -actor.sample_and_log_prob(case.noise["action"])[1], -float(DIMS)
         actors_value = values.min(0)
     gradient = backward(case.actor, case.observation, [-slope / BATCH for slope in slopes])
-    agree_step(state.actor, state.actor_adam, case.actor, gradient, ACTOR_STEP)
+    agree_step(state.actor, state.actor_opt_state, case.actor, gradient, ACTOR_STEP)
 
     losses = {"critic_loss": critic_loss, "actor_loss": -(actors_value + tau * entropy).mean()}
     if automatic:
         excess = [np.array(entropy.mean() - target)]
-        agree_step(state.log_entropy_scale, state.entropy_adam, [np.log(tau)], excess, SCALE_STEP)
+        agree_step(state.log_entropy_scale, state.entropy_opt_state, [np.log(tau)], excess, SCALE_STEP)
     else:
         assert state.log_entropy_scale is None
     agree_metrics(metrics, **losses, **({"entropy_scale": tau} if automatic else {}))
@@ -229,10 +229,13 @@ def test_critics_start_apart_targets_as_the_critics_the_scale_at_1_and_moments_a
     agent = replace(AGENT, automatic_entropy=True)
     state = jax.jit(agent.init, static_argnums=1)(KEY, CONTINUOUS)
     jax.tree.map(np.testing.assert_array_equal, state.target, state.critic)
-    assert not any(np.any(leaf) for leaf in jax.tree.leaves((state.critic_adam, state.actor_adam, state.entropy_adam)))
+    assert not any(
+        np.any(leaf)
+        for leaf in jax.tree.leaves((state.critic_opt_state, state.actor_opt_state, state.entropy_opt_state))
+    )
     first = state.critic.both.first.weight
     assert not np.allclose(first[0], first[1])
-    assert not np.allclose(first[:, :FEATURES], state.actor.trunk.layers[0].weight)
+    assert not np.allclose(first[:, :FEATURES], state.actor.mlp.layers[0].weight)
     assert state.log_entropy_scale == 0
     assert state.actor.family == "squashed"
 
@@ -283,7 +286,7 @@ def bandit_entropies(key: Array, spaces: Spaces, bias: Array) -> tuple[Array, Ar
 
     def entropy(state: State) -> Array:
         noise = state.actor.noise(jax.random.fold_in(key, 1), (4000, 1))
-        return -state.actor(observation[:1]).draw(noise)[1].mean()
+        return -state.actor(observation[:1]).sample_and_log_prob(noise)[1].mean()
 
     fresh = BANDIT.init(key, spaces)
     leaves, structure = jax.tree.flatten(fresh.actor)

@@ -71,7 +71,7 @@ def updated() -> tuple[Case, dict[str, tuple[State, Metrics]]]:
 def agree_critic(case: Case, policy: type[Any], state: State) -> tuple[Layers, float]:
     """The critic's step and the target's are those by hand; the new critic and the loss."""
     critic, gradient, critic_loss = sarsa(case, policy)
-    agree_step(state.critic, state.critic_adam, case.critic, gradient, CRITIC_STEP)
+    agree_step(state.critic, state.critic_opt_state, case.critic, gradient, CRITIC_STEP)
     agree(state.target, averaged(case.target, critic, POLYAK))
     return critic, critic_loss
 
@@ -91,8 +91,8 @@ def test_one_update_with_continuous_actions_by_hand(estimator: str) -> None:
     pairs = zip(actor.score(sampled[0]), entropy_slopes, strict=True)
     slopes = [-(advantage[:, None] * slope + TAU * bonus) / BATCH for slope, bonus in pairs]
     gradient = backward(case.actor, case.observation, slopes)
-    agree_step(state.actor, state.actor_adam, case.actor, gradient, ACTOR_STEP)
-    actor_loss = -(actor.log_likelihood(sampled[0]) * advantage + TAU * entropy).mean()
+    agree_step(state.actor, state.actor_opt_state, case.actor, gradient, ACTOR_STEP)
+    actor_loss = -(actor.log_prob(sampled[0]) * advantage + TAU * entropy).mean()
     agree_metrics(metrics, critic_loss=critic_loss, actor_loss=actor_loss)
 
 
@@ -104,7 +104,7 @@ def test_one_update_with_discrete_actions_by_hand() -> None:
     actor, (values,) = Softmax(case.actor, case.observation), forward(critic, case.observation)
     slope = actor.expectation_slope(values)[0] + TAU * actor.entropy_slope()[0]
     gradient = backward(case.actor, case.observation, [-slope / BATCH])
-    agree_step(state.actor, state.actor_adam, case.actor, gradient, ACTOR_STEP)
+    agree_step(state.actor, state.actor_opt_state, case.actor, gradient, ACTOR_STEP)
     actor_loss = -(actor.expectation(values) + TAU * actor.entropy()).mean()
     agree_metrics(metrics, critic_loss=critic_loss, actor_loss=actor_loss)
 
@@ -122,8 +122,8 @@ def test_exactly_the_hyperparameters_without_effect_leave_the_program_as_it_is(s
 def test_the_target_starts_as_the_critic_and_moments_at_zero() -> None:
     state = jax.jit(AGENT.init, static_argnums=1)(KEY, DISCRETE)
     jax.tree.map(np.testing.assert_array_equal, state.target, state.critic)
-    assert not any(np.any(leaf) for leaf in jax.tree.leaves((state.critic_adam, state.actor_adam)))
-    assert not np.allclose(state.critic.trunk.layers[0].weight, state.actor.trunk.layers[0].weight)
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves((state.critic_opt_state, state.actor_opt_state)))
+    assert not np.allclose(state.critic.mlp.layers[0].weight, state.actor.mlp.layers[0].weight)
 
 
 def test_an_update_draws_fresh_noise_per_state_and_sample() -> None:

@@ -99,7 +99,7 @@ def idler(env: Any = "Pendulum-CA", **more: Any) -> Model:
 
 
 def bits(model: Model) -> list[bytes]:
-    """All numbers of the agent: networks, targets, optimisers."""
+    """All numbers of the agent: networks, targets, optimizers."""
     leaves = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(model.policy.state)]
     assert leaves
     return leaves

@@ -77,11 +77,11 @@ np.savez(found, **told)
 def layers(net: Any) -> list[NDArray[np.float32]]:
     """Weights and biases, layer by layer, as PyTorch has them: outputs first, the two heads of a policy in one."""
     if isinstance(net, GaussianPolicy):
-        pairs = [(one.weight, one.bias) for one in net.trunk.layers]
+        pairs = [(one.weight, one.bias) for one in net.mlp.layers]
         heads = (net.mean, net.log_std)
         pairs.append((jnp.concatenate([one.weight for one in heads], 1), jnp.concatenate([one.bias for one in heads])))
     else:
-        pairs = [(one.weight, one.bias) for one in (net.first, *net.trunk.layers, net.last)]
+        pairs = [(one.weight, one.bias) for one in (net.first, *net.mlp.layers, net.last)]
     return [np.asarray(part) for weight, bias in pairs for part in (weight.T, bias)]
 
 

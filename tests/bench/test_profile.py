@@ -25,7 +25,7 @@ FunctionNames
 1 "Program.step"
 2 "ActorCritic.fit_critic.<locals>.loss"
 3 "Linear.__call__"
-4 "minimise"
+4 "adam_step"
 5 "update"
 6 "ClippedGaussian.noise"
 
@@ -63,7 +63,7 @@ def test_kernels_are_told_of_the_function_that_asked_for_them_and_by_kind() -> N
     assert kernels_of(TEXT) == {
         "dot.1": Kernel(loss, "products"),
         "ynn_fusion.2": Kernel(loss, "products"),
-        "add_fusion.3": Kernel(loss, "optimiser"),
+        "add_fusion.3": Kernel(loss, "optimizer"),
         "log_fusion": Kernel("Program.step", "random"),
         "custom-call": Kernel(loss, "other"),
         "copy.4": Kernel(OUTSIDE, "other"),
@@ -100,7 +100,7 @@ def test_a_real_program_is_explained_by_our_functions(agent: str, env: str) -> N
     assert parts[OUTSIDE].kernels < 0.35 * kernels  # 0.23 and 0.14 with the default settings
     assert parts["ActorCritic.fit_critic.loss"].microseconds["products"] > 0
     assert sum(part.microseconds["random"] for part in found.parts) > 0
-    assert sum(part.microseconds["optimiser"] for part in found.parts) > 0
+    assert sum(part.microseconds["optimizer"] for part in found.parts) > 0
     if agent == "greedy-ac":
         assert parts["CCEM.follow_elite_actions.follow.loss"].microseconds["products"] > 0
         assert parts["GreedyAC.learn"].microseconds["products"] > 0  # the values of all samples

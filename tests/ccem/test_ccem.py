@@ -134,21 +134,21 @@ def test_greedy_shares_of_nan_are_nan_in_that_state_only() -> None:
 
 
 def test_elite_loss_is_minus_the_mean_over_elites_and_batch() -> None:
-    log_likelihoods = jnp.array([[1.0, 2.0, 4.0], [3.0, -1.0, 0.0]])  # sum 9 of 6 numbers
-    assert float(ccem.elite_loss(log_likelihoods, jnp.ones(3), 0.0)) == -1.5
+    log_probs = jnp.array([[1.0, 2.0, 4.0], [3.0, -1.0, 0.0]])  # sum 9 of 6 numbers
+    assert float(ccem.elite_loss(log_probs, jnp.ones(3), 0.0)) == -1.5
 
 
 def test_greedy_loss_sums_shares_over_actions_and_is_a_mean_over_states_less_the_scaled_mean_entropy() -> None:
-    log_likelihoods = jnp.array([[-1.0, -2.0, -4.0], [-8.0, -16.0, -32.0]])
+    log_probs = jnp.array([[-1.0, -2.0, -4.0], [-8.0, -16.0, -32.0]])
     shares = jnp.array([[0.0, 1.0, 0.0], [0.5, 0.0, 0.5]])
     entropy = jnp.array([4.0, 0.0])  # mean 2
-    assert float(ccem.greedy_loss(log_likelihoods, shares, entropy, 0.5)) == 10.0  # (2 + 20) / 2 − 0.5 × 2
+    assert float(ccem.greedy_loss(log_probs, shares, entropy, 0.5)) == 10.0  # (2 + 20) / 2 − 0.5 × 2
 
 
 def test_elite_loss_subtracts_the_scaled_mean_entropy() -> None:
-    elite_log_likelihoods = jnp.array([[1.0, 2.0], [3.0, -1.0]])  # mean 1.25
+    elite_log_probs = jnp.array([[1.0, 2.0], [3.0, -1.0]])  # mean 1.25
     entropy = jnp.array([4.0, 0.0])  # mean 2
-    assert float(ccem.elite_loss(elite_log_likelihoods, entropy, 0.5)) == -2.25
+    assert float(ccem.elite_loss(elite_log_probs, entropy, 0.5)) == -2.25
 
 
 # A Gaussian in one dimension: z = (a − mean) / std, ∂log π/∂mean = z / std, ∂log π/∂log_std = z² − 1.
@@ -163,7 +163,7 @@ def entropy_gradients(estimator: str, noise: Array) -> Array:
     def term(parameters: Array, action: Array) -> Array:
         wide = jnp.array([1e6])  # never clips
         policy = ClippedGaussian(parameters[:1], parameters[1:], -wide, wide)
-        return entropy_term(estimator, policy.log_likelihood(action[None]), policy.entropy())
+        return entropy_term(estimator, policy.log_prob(action[None]), policy.entropy())
 
     parameters = jnp.array([MEAN, LOG_STD])
     return jax.vmap(jax.grad(term), (None, 0))(parameters, MEAN + STD * noise)

@@ -142,7 +142,7 @@ class Gaussian:
         near = np.minimum(np.abs(sample - LOW), np.abs(sample - HIGH)).min() < 1e-3
         return None if near else (sample < LOW) | (sample > HIGH)
 
-    def log_likelihood(self, action: Any) -> Floats:
+    def log_prob(self, action: Any) -> Floats:
         return norm.logpdf(action, self.mean, self.std).sum(-1)
 
     def score(self, action: Any) -> tuple[Floats, Floats]:
@@ -161,14 +161,14 @@ class Softmax:
     """The softmax policy by hand."""
 
     def __init__(self, net: Layers, observation: Floats):
-        self.log_likelihoods = log_softmax(forward(net, observation)[0], -1)
-        self.probabilities = np.exp(self.log_likelihoods)
+        self.log_probs = log_softmax(forward(net, observation)[0], -1)
+        self.probabilities = np.exp(self.log_probs)
 
     def sample(self, noise: Floats) -> NDArray[np.int64]:
-        return np.argmax(self.log_likelihoods + noise, -1)
+        return np.argmax(self.log_probs + noise, -1)
 
-    def log_likelihood(self, action: Any) -> Floats:
-        return (np.eye(COUNT)[action] * self.log_likelihoods).sum(-1)
+    def log_prob(self, action: Any) -> Floats:
+        return (np.eye(COUNT)[action] * self.log_probs).sum(-1)
 
     def score(self, action: Any) -> tuple[Floats]:
         return (np.eye(COUNT)[action] - self.probabilities,)
@@ -180,19 +180,19 @@ class Softmax:
         return (self.probabilities * (values - self.expectation(values)[:, None]),)
 
     def entropy(self) -> Floats:
-        return -self.expectation(self.log_likelihoods)
+        return -self.expectation(self.log_probs)
 
     def entropy_slope(self) -> tuple[Floats]:
-        return (-self.probabilities * (self.log_likelihoods + self.entropy()[:, None]),)
+        return (-self.probabilities * (self.log_probs + self.entropy()[:, None]),)
 
 
 def entropy_term(estimator: str, policy: Any, sample: Any) -> tuple[Floats, Sequence[Floats]]:
     """What stands for the entropy `[batch]`, and the estimate of its gradient for each head."""
     if estimator == "exact":
         return policy.entropy(), policy.entropy_slope()
-    log_likelihood = policy.log_likelihood(sample)
-    factor = -log_likelihood if estimator == "score" else -np.ones(BATCH)
-    return factor * log_likelihood, [factor[:, None] * slope for slope in policy.score(sample)]
+    log_prob = policy.log_prob(sample)
+    factor = -log_prob if estimator == "score" else -np.ones(BATCH)
+    return factor * log_prob, [factor[:, None] * slope for slope in policy.score(sample)]
 
 
 def value(critic: Layers, observation: Floats, action: Any) -> Floats:

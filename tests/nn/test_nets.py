@@ -23,8 +23,8 @@ from greedyac.nn.critics import (
     make_critic,
     make_twin_critic,
 )
-from greedyac.nn.layers import KERNELS, Convolution, Eye, Linear, Trunk, initialised, select
-from greedyac.nn.optim import average, minimise, moments
+from greedyac.nn.layers import KERNELS, MLP, Convolution, Encoder, Linear, initialize, select
+from greedyac.nn.optim import adam_step, init_optimizer, polyak_update
 from greedyac.nn.policies import GaussianPolicy, SoftmaxPolicy
 
 Net = TypeVar("Net")
@@ -61,7 +61,7 @@ def call(net: Any, *inputs: Array) -> Array:
     return net(*inputs)
 
 
-fresh = jax.jit(initialised)
+fresh = jax.jit(initialize)
 
 
 def joined(observation: NDArray[Any], action: NDArray[Any]) -> Floats:
@@ -75,7 +75,7 @@ def close(ours: Array, expected: Floats) -> None:
 
 
 def test_trunk_ends_with_relu() -> None:
-    trunk = randomised(Trunk(FEATURES, (7, 4)))
+    trunk = randomised(MLP(FEATURES, (7, 4)))
     close(call(trunk, jnp.asarray(OBSERVATIONS)), np.maximum(forward(trunk, OBSERVATIONS.astype(float)), 0))
 
 
@@ -176,19 +176,19 @@ def test_a_large_product_has_the_gradients_of_any_other(lanes: int) -> None:
 
 
 def test_a_vector_is_seen_as_it_is() -> None:
-    eye = Eye(OBSERVATION)
+    eye = Encoder(OBSERVATION)
     assert jax.tree.leaves(eye) == []
     np.testing.assert_array_equal(eye(jnp.asarray(OBSERVATIONS)), OBSERVATIONS)
 
 
 def seen(net: Any) -> Floats:
     """What the dense layers of a network get of `GRIDS`."""
-    found = convolved(jnp.asarray(GRIDS), net.eye.convolution.weight, net.eye.convolution.bias)
+    found = convolved(jnp.asarray(GRIDS), net.encoder.convolution.weight, net.encoder.convolution.bias)
     return np.maximum(np.asarray(found, float), 0)
 
 
 def dense(net: Any) -> Any:
-    return eqx.tree_at(lambda net: net.eye, net, None)
+    return eqx.tree_at(lambda net: net.encoder, net, None)
 
 
 @pytest.mark.parametrize("kind", [HeadsCritic, IndexCritic])
@@ -215,10 +215,10 @@ def test_a_continuous_critic_looks_at_grids_first() -> None:
 @pytest.mark.parametrize("family", ["gaussian", "squashed", "truncated-gaussian"])
 def test_gaussian_policies_look_at_grids_first(family: str) -> None:
     policy = randomised(GaussianPolicy(GRID_BOX, Box((-1.0,), (1.0,)), (8,), family))
-    flat = GaussianPolicy(Box((0.0,) * policy.eye.size, (1.0,) * policy.eye.size), Box((-1.0,), (1.0,)), (8,), family)
-    flat = eqx.tree_at(
-        lambda net: (net.trunk, net.mean, net.log_std), flat, (policy.trunk, policy.mean, policy.log_std)
+    flat = GaussianPolicy(
+        Box((0.0,) * policy.encoder.size, (1.0,) * policy.encoder.size), Box((-1.0,), (1.0,)), (8,), family
     )
+    flat = eqx.tree_at(lambda net: (net.mlp, net.mean, net.log_std), flat, (policy.mlp, policy.mean, policy.log_std))
     ours, expected = policy(jnp.asarray(GRIDS)), flat(jnp.asarray(seen(policy), jnp.float32))
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
@@ -381,9 +381,9 @@ def adam_by_hand(weight: Floats, step_size: float, steps: int) -> tuple[Floats, 
 
 def test_minimise_is_adam_by_hand_with_a_step_size_per_lane() -> None:
     step_sizes = np.array([0.3, 0.01], np.float32)
-    step = jax.jit(jax.vmap(lambda weight, adam, size: minimise(loss, weight, adam, size)))
+    step = jax.jit(jax.vmap(lambda weight, adam, size: adam_step(loss, weight, adam, size)))
     weights = jnp.asarray(np.stack([START, START]), jnp.float32)
-    adam = jax.vmap(moments)(weights)
+    adam = jax.vmap(init_optimizer)(weights)
     for steps in (1, 2, 3):
         weights, adam, value = step(weights, adam, step_sizes)
         for lane, step_size in enumerate(step_sizes):
@@ -399,7 +399,7 @@ def test_average_moves_the_slow_network_by_the_rate() -> None:
         0.75 * np.asarray(old, float) + 0.25 * np.asarray(new, float)
         for old, new in zip(jax.tree.leaves(slow), jax.tree.leaves(fast), strict=True)
     ]
-    for leaf, by_hand in zip(jax.tree.leaves(average(slow, fast, 0.25)), expected, strict=True):
+    for leaf, by_hand in zip(jax.tree.leaves(polyak_update(slow, fast, 0.25)), expected, strict=True):
         np.testing.assert_allclose(leaf, by_hand, rtol=1e-5, atol=1e-6)
 
 
@@ -410,7 +410,7 @@ def test_average_of_policies_of_two_families_keeps_that_of_the_slow_one() -> Non
         for seed, family in [(1, "squashed"), (2, "gaussian")]
     )
     for one, other, family in [(slow, fast, "squashed"), (fast, slow, "gaussian")]:
-        moved = average(one, other, 0.25)
+        moved = polyak_update(one, other, 0.25)
         assert moved.family == family
         for leaf, old, new in zip(*map(jax.tree.leaves, (moved, one, other)), strict=True):
             np.testing.assert_allclose(leaf, 0.75 * old + 0.25 * new, rtol=1e-5, atol=1e-6)

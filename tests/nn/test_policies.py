@@ -40,17 +40,17 @@ FEW = OTHER.normal(0, 3, (50, 3)).astype(np.float32)
 def test_gaussian_log_likelihood_is_that_of_scipy_summed_over_dimensions() -> None:
     actions = RNG.uniform(LOW, HIGH, (SAMPLES, BATCH, DIMS)).astype(np.float32)
     expected = norm.logpdf(actions.astype(float), MEAN, np.exp(LOG_STD.astype(float))).sum(-1)
-    ours = GAUSSIAN.log_likelihood(jnp.asarray(actions))
+    ours = GAUSSIAN.log_prob(jnp.asarray(actions))
     assert ours.shape == (SAMPLES, BATCH)
     np.testing.assert_allclose(ours, expected, rtol=1e-4)
-    np.testing.assert_allclose(GAUSSIAN.log_likelihood(jnp.asarray(actions[1])), expected[1], rtol=1e-4)
+    np.testing.assert_allclose(GAUSSIAN.log_prob(jnp.asarray(actions[1])), expected[1], rtol=1e-4)
 
 
 @pytest.mark.parametrize("log_std", [-MAX_LOG_STD, MAX_LOG_STD])
 def test_gaussian_log_likelihood_is_finite_and_right_at_the_extreme_deviations(log_std: float) -> None:
     policy = GAUSSIAN._replace(log_std=jnp.full((BATCH, DIMS), log_std))
     expected = norm.logpdf(HIGH.astype(float), MEAN.astype(float), math.exp(log_std)).sum(-1)
-    np.testing.assert_allclose(policy.log_likelihood(jnp.asarray(HIGH)), expected, rtol=1e-4)
+    np.testing.assert_allclose(policy.log_prob(jnp.asarray(HIGH)), expected, rtol=1e-4)
 
 
 def test_gaussian_entropy_is_that_of_scipy_summed_over_dimensions() -> None:
@@ -73,11 +73,11 @@ def test_gaussian_mode_is_the_mean() -> None:
 
 
 def test_gaussian_draw_is_the_sample_and_its_log_likelihood_at_the_clipped_action() -> None:
-    action, log_likelihood = GAUSSIAN.draw(jnp.asarray(NOISE))
+    action, log_prob = GAUSSIAN.sample_and_log_prob(jnp.asarray(NOISE))
     np.testing.assert_array_equal(action, GAUSSIAN.sample(jnp.asarray(NOISE)))
     unclipped = MEAN + np.exp(LOG_STD.astype(float)) * NOISE
     expected = norm.logpdf(unclipped.clip(LOW, HIGH), MEAN, np.exp(LOG_STD.astype(float))).sum(-1)
-    np.testing.assert_allclose(log_likelihood, expected, rtol=0, atol=2e-5)  # largest error 6.1e-6
+    np.testing.assert_allclose(log_prob, expected, rtol=0, atol=2e-5)  # largest error 6.1e-6
     assert (unclipped < LOW).any()
     assert (unclipped > HIGH).any()
 
@@ -89,11 +89,11 @@ def test_a_gaussian_draw_moves_with_the_parameters_within_the_range_and_not_beyo
     z = np.array([1.3, (2 - 1.5) / math.exp(0.5), (-2 + 1.5) / math.exp(0.5)])  # of the action: within, above, below
     within = np.array([1, 0, 0])
     inverse = np.exp(-log_std.astype(float))
-    of_action, of_log_likelihood = gradients(ClippedGaussian, mean, log_std, -2.0, 2.0, noise)
+    of_action, of_log_prob = gradients(ClippedGaussian, mean, log_std, -2.0, 2.0, noise)
     np.testing.assert_allclose(of_action[0], within, rtol=0)
     np.testing.assert_allclose(of_action[1], within * 1.3 / inverse, rtol=1e-6)
-    np.testing.assert_allclose(of_log_likelihood[0], (1 - within) * z * inverse, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(of_log_likelihood[1], (1 - within) * z**2 - 1, rtol=1e-6)
+    np.testing.assert_allclose(of_log_prob[0], (1 - within) * z * inverse, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(of_log_prob[1], (1 - within) * z**2 - 1, rtol=1e-6)
 
 
 def gradients(family: Any, mean: Any, log_std: Any, low: float, high: float, noise: Any) -> Any:
@@ -101,7 +101,7 @@ def gradients(family: Any, mean: Any, log_std: Any, low: float, high: float, noi
 
     def drawn(parameters: tuple[Array, Array], which: int) -> Array:
         distribution = family(*(column(parameter) for parameter in parameters), jnp.array([low]), jnp.array([high]))
-        return distribution.draw(column(noise))[which].sum()
+        return distribution.sample_and_log_prob(column(noise))[which].sum()
 
     parameters = (jnp.asarray(mean), jnp.asarray(log_std))
     return np.asarray([jax.grad(drawn)(parameters, which) for which in (0, 1)])
@@ -133,9 +133,9 @@ def squashed_by_hand(mean: Any, log_std: Any, low: float, high: float, noise: An
     unsquashed = mean + deviation
     tanh, slope = np.tanh(unsquashed), squashed_slope(unsquashed, low, high)
     action = low + (high - low) * (1 + tanh) / 2
-    log_likelihood = norm.logpdf(unsquashed, mean, np.exp(log_std)) - np.log(slope + MARGIN)
+    log_prob = norm.logpdf(unsquashed, mean, np.exp(log_std)) - np.log(slope + MARGIN)
     pull = 2 * tanh * slope / (slope + MARGIN)  # −∂ log(slope + margin) / ∂unsquashed
-    return action, log_likelihood, np.array([[slope, slope * deviation], [pull, pull * deviation - 1]])
+    return action, log_prob, np.array([[slope, slope * deviation], [pull, pull * deviation - 1]])
 
 
 def squashing_cases() -> tuple[Floats, Floats, Floats]:
@@ -150,12 +150,12 @@ def test_squashed_draws_and_their_gradients_in_double_precision_are_the_closed_f
     mean, log_std, noise = squashing_cases()
     with jax.enable_x64(True):
         squashed = SquashedGaussian(column(mean), column(log_std), jnp.array([low]), jnp.array([high]))
-        action, log_likelihood = squashed.draw(column(noise))
+        action, log_prob = squashed.sample_and_log_prob(column(noise))
         slopes = gradients(SquashedGaussian, mean, log_std, low, high, noise)
     assert action.dtype == np.float64
     by_hand = squashed_by_hand(mean, log_std, low, high, noise)
     np.testing.assert_allclose(action[:, 0], by_hand[0], rtol=0, atol=1e-14)  # largest error 3.6e-15
-    np.testing.assert_allclose(log_likelihood, by_hand[1], rtol=0, atol=1e-8)  # 3.6e-9, where tanh saturates
+    np.testing.assert_allclose(log_prob, by_hand[1], rtol=0, atol=1e-8)  # 3.6e-9, where tanh saturates
     np.testing.assert_allclose(slopes, by_hand[2], rtol=0, atol=2e-7)  # 7.0e-8, likewise
 
 
@@ -165,12 +165,12 @@ def test_squashed_draws_in_single_precision_are_right_up_to_the_rounding_of_tanh
     squashed = SquashedGaussian(
         column(mean.astype(np.float32)), column(log_std.astype(np.float32)), jnp.array([low]), jnp.array([high])
     )
-    action, log_likelihood = squashed.draw(column(noise.astype(np.float32)))
+    action, log_prob = squashed.sample_and_log_prob(column(noise.astype(np.float32)))
     by_hand = squashed_by_hand(mean, log_std, low, high, noise)
     np.testing.assert_allclose(action[:, 0], by_hand[0], rtol=0, atol=3e-7 * (high - low))  # largest error 1.5e-7
     slope = squashed_slope(mean + np.exp(log_std) * noise, low, high)
     rounding = (high - low) * 2.0**-24 / (slope + MARGIN)  # what an ulp of tanh near one does to the logarithm
-    within(np.asarray(log_likelihood) - by_hand[1], 1e-6 + rounding, 8)  # largest 5.0
+    within(np.asarray(log_prob) - by_hand[1], 1e-6 + rounding, 8)  # largest 5.0
 
 
 @pytest.mark.parametrize(("low", "high"), RANGES)
@@ -180,7 +180,7 @@ def test_squashed_density_between_two_actions_is_the_probability_of_the_noise_be
     edges = np.linspace(-4.5, 4.5, 2001)[:, None].repeat(len(mean), 1)
     middles = (edges[1:] + edges[:-1]) / 2
     actions = low + (high - low) * (1 + np.tanh(mean + std * edges)) / 2
-    density = np.exp(np.asarray(squashed.draw(column(middles.astype(np.float32)))[1], float))
+    density = np.exp(np.asarray(squashed.sample_and_log_prob(column(middles.astype(np.float32)))[1], float))
     missing = np.diff(norm.cdf(edges), axis=0) * MARGIN / (squashed_slope(mean + std * middles, low, high) + MARGIN)
     between = np.cumsum(density * np.diff(actions, axis=0) + missing, 0)  # the midpoint rule, and what the margin takes
     np.testing.assert_allclose(between, norm.cdf(edges[1:]) - norm.cdf(-4.5), rtol=0, atol=5e-6)  # largest 2.1e-6
@@ -190,16 +190,18 @@ def test_squashed_density_between_two_actions_is_the_probability_of_the_noise_be
 
 def test_squashed_samples_are_the_draws_actions_and_log_likelihoods_are_summed_over_dimensions() -> None:
     squashed = SquashedGaussian(*(jnp.asarray(part) for part in (MEAN, LOG_STD / 3, LOW, HIGH)))
-    action, log_likelihood = squashed.draw(jnp.asarray(NOISE))
+    action, log_prob = squashed.sample_and_log_prob(jnp.asarray(NOISE))
     np.testing.assert_array_equal(squashed.sample(jnp.asarray(NOISE)), action)
     assert action.shape == NOISE.shape
-    assert log_likelihood.shape == (SAMPLES, BATCH)
+    assert log_prob.shape == (SAMPLES, BATCH)
     each = [
-        SquashedGaussian(*(part[..., dim : dim + 1] for part in squashed)).draw(jnp.asarray(NOISE[..., dim : dim + 1]))
+        SquashedGaussian(*(part[..., dim : dim + 1] for part in squashed)).sample_and_log_prob(
+            jnp.asarray(NOISE[..., dim : dim + 1])
+        )
         for dim in range(DIMS)
     ]
     np.testing.assert_array_equal(action, np.concatenate([one for one, _ in each], -1))
-    np.testing.assert_allclose(log_likelihood, sum(np.asarray(one) for _, one in each), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(log_prob, sum(np.asarray(one) for _, one in each), rtol=0, atol=1e-6)
 
 
 def test_squashed_mode_is_the_squashed_mean() -> None:
@@ -216,13 +218,13 @@ def test_squashed_draws_lie_within_the_range_and_are_finite_with_their_gradients
     grids = np.meshgrid([*EXTREME, *-EXTREME], [-MAX_LOG_STD, 0, MAX_LOG_STD], [-6, -1, 0, 1, 6], indexing="ij")
     mean, log_std, noise = (grid.ravel().astype(np.float32) for grid in grids)
     squashed = SquashedGaussian(column(mean), column(log_std), jnp.array([low]), jnp.array([high]))
-    action, log_likelihood = map(np.asarray, squashed.draw(column(noise)))
+    action, log_prob = map(np.asarray, squashed.sample_and_log_prob(column(noise)))
     for actions in (action, np.asarray(squashed.mode())):
         assert ((actions >= np.float32(low)) & (actions <= np.float32(high))).all()
         within([actions.min() - low, actions.max() - high], high - low, 2.0**-23)  # both bounds were met
-    assert np.isfinite(log_likelihood).all()
+    assert np.isfinite(log_prob).all()
     most = MAX_LOG_STD - math.log(MARGIN * math.sqrt(2 * math.pi))  # the margin bounds it; largest is this, to 1e-7
-    assert log_likelihood.max() <= most + 1e-5
+    assert log_prob.max() <= most + 1e-5
     assert np.isfinite(gradients(SquashedGaussian, mean, log_std, low, high, noise)).all()
 
 
@@ -304,7 +306,7 @@ def test_truncated_samples_of_its_noise_have_scipys_distribution(mean: float, st
 def test_truncated_log_likelihood_is_that_of_scipy(low: float, high: float) -> None:
     policy, actions = truncated_cases(low, high), actions_across(low, high)
     expected = by_scipy(policy).logpdf(np.asarray(actions, float))[..., 0]
-    np.testing.assert_allclose(policy.log_likelihood(actions), expected, rtol=5e-7, atol=1.5e-6)  # half is used
+    np.testing.assert_allclose(policy.log_prob(actions), expected, rtol=5e-7, atol=1.5e-6)  # half is used
 
 
 @pytest.mark.parametrize(("low", "high"), RANGES)
@@ -319,7 +321,7 @@ def test_truncated_entropy_is_that_of_scipy_and_at_most_that_of_the_uniform(low:
 
 def test_truncated_log_likelihood_and_entropy_are_summed_over_dimensions() -> None:
     policy = TruncatedGaussian(*(jnp.asarray(part) for part in (MEAN, LOG_STD, LOW, HIGH)))
-    ours = policy.log_likelihood(jnp.asarray(ACTIONS))
+    ours = policy.log_prob(jnp.asarray(ACTIONS))
     assert ours.shape == (SAMPLES, BATCH)
     np.testing.assert_allclose(ours, by_scipy(policy).logpdf(ACTIONS.astype(float)).sum(-1), rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(policy.entropy(), by_scipy(policy).entropy().sum(-1), rtol=0, atol=1e-6)
@@ -358,7 +360,7 @@ def test_truncated_entropy_gradients_are_differences_of_scipys(low: float, high:
 def test_truncated_log_likelihood_gradients_are_differences_of_scipys(low: float, high: float) -> None:
     policy = truncated_cases(low, high)
     for action in actions_across(low, high):
-        ours = slopes_of(lambda policy, at=action: policy.log_likelihood(at), policy)
+        ours = slopes_of(lambda policy, at=action: policy.log_prob(at), policy)
         expected = central(lambda scipy, at=action: scipy.logpdf(np.asarray(at, float)), policy)
         assert_slopes(ours, expected, policy)
 
@@ -383,7 +385,7 @@ def gaussian_policy(box: Box, seed: int = 0, family: str = "gaussian") -> Gaussi
 
 
 def features(policy: Any, observation: Floats) -> Floats:
-    for layer in policy.trunk.layers:
+    for layer in policy.mlp.layers:
         observation = np.maximum(observation @ np.asarray(layer.weight, float) + np.asarray(layer.bias, float), 0)
     return observation
 
@@ -449,10 +451,8 @@ def test_noise_is_normal_or_for_a_truncated_gaussian_uniform_and_independent_of_
 def test_softmax_log_likelihoods_and_entropy_are_those_of_scipy() -> None:
     policy, expected = Softmax(jnp.asarray(LOGITS)), log_softmax(LOGITS.astype(float), -1)
     actions = RNG.integers(0, COUNT, (SAMPLES, BATCH))
-    np.testing.assert_allclose(policy.log_likelihoods(), expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        policy.log_likelihood(jnp.asarray(actions)), expected[np.arange(BATCH), actions], rtol=1e-5
-    )
+    np.testing.assert_allclose(policy.log_probs(), expected, rtol=1e-5)
+    np.testing.assert_allclose(policy.log_prob(jnp.asarray(actions)), expected[np.arange(BATCH), actions], rtol=1e-5)
     np.testing.assert_allclose(policy.entropy(), entropy(np.exp(expected), axis=-1), rtol=1e-5)
 
 
@@ -461,7 +461,7 @@ def test_softmax_log_likelihoods_and_entropy_are_those_of_scipy() -> None:
 def test_softmax_is_safe_for_huge_logits(logits: list[float]) -> None:
     policy = Softmax(jnp.asarray(logits, jnp.float32))
     expected = log_softmax(np.array(logits, np.float32).astype(float))
-    np.testing.assert_allclose(policy.log_likelihoods(), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(policy.log_probs(), expected, rtol=1e-5, atol=1e-5)
     assert -1e-6 <= float(policy.entropy()) <= math.log(COUNT) + 1e-6
 
 
@@ -485,12 +485,12 @@ def test_softmax_noise_is_standard_gumbel() -> None:
 
 def test_softmax_draw_is_the_sample_and_its_log_likelihood() -> None:
     policy, noise = Softmax(jnp.asarray(LOGITS)), jnp.asarray(GUMBELS)
-    action, log_likelihood = policy.draw(noise)
+    action, log_prob = policy.sample_and_log_prob(noise)
     expected = (LOGITS.astype(float) + GUMBELS).argmax(-1)
     np.testing.assert_array_equal(action, expected)
     np.testing.assert_array_equal(policy.sample(noise), expected)
     np.testing.assert_allclose(
-        log_likelihood, log_softmax(LOGITS.astype(float), -1)[np.arange(BATCH), expected], rtol=0, atol=5e-7
+        log_prob, log_softmax(LOGITS.astype(float), -1)[np.arange(BATCH), expected], rtol=0, atol=5e-7
     )
     assert {*expected.ravel()} == {*range(COUNT)}
 

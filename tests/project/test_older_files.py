@@ -22,7 +22,7 @@ OLD = TESTS / "data/0.1.0"
     ("agent", "actions"),
     [("greedy-ac", [[0.48388412594795227], [-0.11852696537971497], [-0.5737424492835999]]), ("sac", [0, 0, 1])],
 )
-def test_a_policy_acts_as_it_did(agent: str, actions: list[object]) -> None:
+def test_a_policy_acts_as_it_did(agent: str, actions: list[float]) -> None:
     policy = load_policy(OLD / f"{agent}.safetensors")
     size = policy.spaces.observation.size
     seen = np.linspace(-0.5, 0.5, 3 * size, dtype=np.float32).reshape(3, size)

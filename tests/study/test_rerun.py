@@ -116,10 +116,10 @@ def test_diagnostics_are_those_of_the_networks_at_that_step(store: Store, health
     lanes.advance(124)
     observation, agent = np.asarray(lanes.state.observation[0], np.float64), lanes.state.agent
     for policy, net in {"actor": agent.actor, "proposal": agent.proposal}.items():
-        deviation = np.exp(linear(net.log_std, hidden_units(net.trunk.layers, observation)))
+        deviation = np.exp(linear(net.log_std, hidden_units(net.mlp.layers, observation)))
         assert again.diagnostics[f"{policy}_deviation"][123] == pytest.approx(deviation[0], rel=1e-5)
-    mode = 2 * np.tanh(linear(agent.actor.mean, hidden_units(agent.actor.trunk.layers, observation)))
-    hidden = hidden_units([agent.critic.first, *agent.critic.trunk.layers], np.concatenate([observation, mode]))
+    mode = 2 * np.tanh(linear(agent.actor.mean, hidden_units(agent.actor.mlp.layers, observation)))
+    hidden = hidden_units([agent.critic.first, *agent.critic.mlp.layers], np.concatenate([observation, mode]))
     value = linear(agent.critic.last, hidden)
     assert again.diagnostics["q"][123] == pytest.approx(value[0], rel=1e-5)
 

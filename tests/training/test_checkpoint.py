@@ -118,10 +118,10 @@ def test_metadata(path: Path) -> None:
     }
     others = {name: weight.shape for name, weight in weights_in(path).items()}
     assert others == {
-        "actor.trunk.layers.0.weight": (2, 4),
-        "actor.trunk.layers.0.bias": (4,),
-        "actor.trunk.layers.1.weight": (4, 3),
-        "actor.trunk.layers.1.bias": (3,),
+        "actor.mlp.layers.0.weight": (2, 4),
+        "actor.mlp.layers.0.bias": (4,),
+        "actor.mlp.layers.1.weight": (4, 3),
+        "actor.mlp.layers.1.bias": (3,),
         "actor.mean.weight": (3, 1),
         "actor.mean.bias": (1,),
         "actor.log_std.weight": (3, 1),
@@ -313,7 +313,7 @@ def test_evaluate_episodes_of_different_lengths(tmp_path: Path) -> None:
     run = Run(Case("greedy-ac", "MountainCar-CA", steps=10, hypers={**HYPERS, "hidden": (2,)}), seed=7)
     path = saved(tmp_path / "car.safetensors", run)
     pump = {name: np.zeros_like(weight) for name, weight in weights_in(path).items()}
-    pump["actor.trunk.layers.0.weight"] = np.array([[0, 0], [1000, -1000]], np.float32)
+    pump["actor.mlp.layers.0.weight"] = np.array([[0, 0], [1000, -1000]], np.float32)
     pump["actor.mean.weight"] = np.array([[1], [-1]], np.float32)
     policy = load_policy(rewritten(path, weights=pump))
     env = run.case.world

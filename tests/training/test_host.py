@@ -352,12 +352,12 @@ def test_warm_up_is_uniform_and_learns_nothing() -> None:
     assert_same(ran.outcomes[0].agent, jax.jit(lambda: ran.agent.init(stream_key(key, Stream.WEIGHTS, 0), box))())
     ran.lanes.more(1)
     ran.lanes.advance(1)
-    assert int(ran.lane(0).agent.critic_adam.count) == 1
+    assert int(ran.lane(0).agent.critic_opt_state.count) == 1
 
 
 def test_several_updates_per_step() -> None:
     ran = Ran(Diary, [2], 20, updates_per_step=3)
-    assert int(ran.lane(0).agent.critic_adam.count) == 3 * (20 - 3)
+    assert int(ran.lane(0).agent.critic_opt_state.count) == 3 * (20 - 3)
     agent, key, box = ran.agent, seed_keys([2])[0], ran.world.spaces
     before = Ran(Diary, [2], 19, updates_per_step=3).lane(0)
     state, rows = before.agent, ran.lane(0).replay

@@ -9,15 +9,15 @@ from greedyac.agents.base import Batch, Metrics
 from greedyac.core.errors import InputError
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Discrete
-from greedyac.nn.distributions import spread
-from greedyac.nn.optim import average, minimise
+from greedyac.nn.distributions import policy_stats
+from greedyac.nn.optim import adam_step, polyak_update
 
 
 @dataclass(frozen=True)
 class ActorCritic:
     """An actor, a critic, and a target critic that follows it slowly.
 
-    The states of such agents have the fields `actor`, `critic`, `target` and `critic_adam`, among others.
+    The states of such agents have the fields `actor`, `critic`, `target` and `critic_opt_state`, among others.
     """
 
     actions: ClassVar[tuple[type[Box] | type[Discrete], ...]] = (Box, Discrete)
@@ -68,7 +68,7 @@ class ActorCritic:
         """Q(S, a) of the actor's most likely action, and the actor's entropy and deviation."""
         policy = state.actor(observation[None])
         value = state.critic(observation[None], policy.mode())  # [1], or of a twin critic [2, 1]
-        return {"q": value.min(), **spread("actor", policy)}
+        return {"q": value.min(), **policy_stats("actor", policy)}
 
     def sarsa(self, state: Any, batch: Batch, noise: Array) -> tuple[Any, Metrics]:
         """Update θ using Sarsa: the next value is Q(S', A') of the target critic with A' ~ π(·|S')."""
@@ -85,6 +85,6 @@ class ActorCritic:
         def loss(critic: Any) -> Array:
             return ((goal - critic(batch.observation, batch.action)) ** 2).mean(-1).sum()
 
-        critic, adam, critic_loss = minimise(loss, state.critic, state.critic_adam, self.critic_step_size)
-        target = average(state.target, critic, self.polyak)
-        return state._replace(critic=critic, target=target, critic_adam=adam), {"critic_loss": critic_loss}
+        critic, adam, critic_loss = adam_step(loss, state.critic, state.critic_opt_state, self.critic_step_size)
+        target = polyak_update(state.target, critic, self.polyak)
+        return state._replace(critic=critic, target=target, critic_opt_state=adam), {"critic_loss": critic_loss}

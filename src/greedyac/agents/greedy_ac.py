@@ -15,8 +15,8 @@ from greedyac.agents.base import Batch, Metrics
 from greedyac.ccem import CCEM
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import Critic, HeadsCritic, IndexCritic, make_critic
-from greedyac.nn.distributions import spread
-from greedyac.nn.optim import moments
+from greedyac.nn.distributions import policy_stats
+from greedyac.nn.optim import init_optimizer
 from greedyac.nn.policies import Policy
 
 
@@ -27,9 +27,9 @@ class State(NamedTuple):
     target: Critic
     actor: Policy
     proposal: Policy | None
-    critic_adam: object
-    actor_adam: object
-    proposal_adam: object
+    critic_opt_state: object
+    actor_opt_state: object
+    proposal_opt_state: object
 
 
 class Draws(NamedTuple):
@@ -60,12 +60,12 @@ class GreedyAC(CCEM, ActorCritic):
         critic_key, actor_key = jax.random.split(key)
         critic = make_critic(critic_key, spaces, self.hidden, self.discrete_critic)
         actor, proposal = self.policies(actor_key, spaces, self.hidden)
-        return State(critic, critic, actor, proposal, moments(critic), *self.moments(actor, proposal))
+        return State(critic, critic, actor, proposal, init_optimizer(critic), *self.init_optimizers(actor, proposal))
 
     def diagnose(self, state: State, observation: Array) -> Metrics:
         """Also of the proposal policy, where there is one."""
         told = super().diagnose(state, observation)
-        return told if state.proposal is None else told | spread("proposal", state.proposal(observation[None]))
+        return told if state.proposal is None else told | policy_stats("proposal", state.proposal(observation[None]))
 
     def update(self, state: State, batch: Batch, key: Array) -> tuple[State, Metrics]:
         """Learn from one batch with fresh random draws."""

@@ -14,7 +14,7 @@ from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import TwinCritic, make_twin_critic
 from greedyac.nn.layers import select
-from greedyac.nn.optim import minimise, moments
+from greedyac.nn.optim import adam_step, init_optimizer
 from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
 
 TARGET_SHARE = 0.5
@@ -28,9 +28,9 @@ class State(NamedTuple):
     target: TwinCritic
     actor: Policy
     log_entropy_scale: Any
-    critic_adam: object
-    actor_adam: object
-    entropy_adam: object
+    critic_opt_state: object
+    actor_opt_state: object
+    entropy_opt_state: object
 
 
 class Draws(NamedTuple):
@@ -72,7 +72,7 @@ class SAC(ActorCritic):
         critic = make_twin_critic(critic_key, spaces, self.hidden, self.discrete_critic)
         actor = make_policy(actor_key, spaces, self.hidden, self.policy)
         scale = jnp.float32(0) if self.automatic_entropy else None
-        return State(critic, critic, actor, scale, moments(critic), moments(actor), moments(scale))
+        return State(critic, critic, actor, scale, init_optimizer(critic), init_optimizer(actor), init_optimizer(scale))
 
     def diagnose(self, state: State, observation: Array) -> Metrics:
         """Also the entropy scale, where it is automatic."""
@@ -102,20 +102,20 @@ class SAC(ActorCritic):
             value, entropy = value_and_entropy(actor)
             return -(value + entropy_scale * entropy).mean()
 
-        actor, adam, actor_loss = minimise(loss, state.actor, state.actor_adam, self.actor_step_size)
+        actor, adam, actor_loss = adam_step(loss, state.actor, state.actor_opt_state, self.actor_step_size)
         metrics["actor_loss"] = actor_loss
         if automatic:
             state = self._tune_entropy_scale(state, value_and_entropy(state.actor)[1])  # that of the loss
             metrics["entropy_scale"] = entropy_scale
-        return state._replace(actor=actor, actor_adam=adam), metrics
+        return state._replace(actor=actor, actor_opt_state=adam), metrics
 
     def _soft_value(self, state: State, observation: Array, noise: Array, entropy_scale: Array | float) -> Array:
         """min Q(S', A') − τ log π(A'|S') with A' ~ π(·|S'), by the target critics."""
         policy = state.actor(observation)
-        action, log_likelihood = policy.draw(noise)
+        action, log_prob = policy.sample_and_log_prob(noise)
         if self.soft_target == "released" and isinstance(state.actor, SoftmaxPolicy):
-            log_likelihood = select(policy.log_likelihoods()[0], action)
-        return state.target(observation, action).min(0) - entropy_scale * log_likelihood
+            log_prob = select(policy.log_probs()[0], action)
+        return state.target(observation, action).min(0) - entropy_scale * log_prob
 
     def _value_and_entropy(
         self, actor: Policy, critic: TwinCritic, observation: Array, noise: Any
@@ -124,8 +124,8 @@ class SAC(ActorCritic):
         policy = actor(observation)
         if isinstance(actor, SoftmaxPolicy):
             return policy.expectation(critic.values(observation).min(0)), policy.entropy()
-        action, log_likelihood = policy.draw(noise)
-        return critic(observation, action).min(0), -log_likelihood
+        action, log_prob = policy.sample_and_log_prob(noise)
+        return critic(observation, action).min(0), -log_prob
 
     def _tune_entropy_scale(self, state: State, entropy: Array) -> State:
         """Lower τ where the entropy is above its target, raise it where it is below."""
@@ -137,5 +137,5 @@ class SAC(ActorCritic):
         def loss(log_entropy_scale: Array) -> Array:
             return log_entropy_scale * (entropy.mean() - target)
 
-        scale, adam, _ = minimise(loss, state.log_entropy_scale, state.entropy_adam, self.entropy_step_size)
-        return state._replace(log_entropy_scale=scale, entropy_adam=adam)
+        scale, adam, _ = adam_step(loss, state.log_entropy_scale, state.entropy_opt_state, self.entropy_step_size)
+        return state._replace(log_entropy_scale=scale, entropy_opt_state=adam)

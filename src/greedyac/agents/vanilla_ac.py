@@ -14,7 +14,7 @@ from greedyac.core.spaces import Discrete, Spaces
 from greedyac.nn._xla import steady_mean
 from greedyac.nn.critics import ContinuousCritic, Critic, make_critic
 from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
-from greedyac.nn.optim import minimise, moments
+from greedyac.nn.optim import adam_step, init_optimizer
 from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
 
 
@@ -24,8 +24,8 @@ class State(NamedTuple):
     critic: Critic
     target: Critic
     actor: Policy
-    critic_adam: object
-    actor_adam: object
+    critic_opt_state: object
+    actor_opt_state: object
 
 
 class Draws(NamedTuple):
@@ -67,7 +67,7 @@ class VanillaAC(ActorCritic):
         critic_key, actor_key = jax.random.split(key)
         critic = make_critic(critic_key, spaces, self.hidden, self.discrete_critic)
         actor = make_policy(actor_key, spaces, self.hidden)
-        return State(critic, critic, actor, moments(critic), moments(actor))
+        return State(critic, critic, actor, init_optimizer(critic), init_optimizer(actor))
 
     def update(self, state: State, batch: Batch, key: Array) -> tuple[State, Metrics]:
         """Learn from one batch with fresh random draws."""
@@ -90,8 +90,8 @@ class VanillaAC(ActorCritic):
         def loss(actor: Policy) -> Array:
             return -objective(actor(batch.observation)).mean()
 
-        actor, adam, actor_loss = minimise(loss, state.actor, state.actor_adam, self.actor_step_size)
-        return state._replace(actor=actor, actor_adam=adam), metrics | {"actor_loss": actor_loss}
+        actor, adam, actor_loss = adam_step(loss, state.actor, state.actor_opt_state, self.actor_step_size)
+        return state._replace(actor=actor, actor_opt_state=adam), metrics | {"actor_loss": actor_loss}
 
     def _likelihood_ratio(self, state: State, observation: Array, noise: Array) -> Objective:
         """log π(A|S) [Q(S, A) − baseline] + τ H: its gradient is that of E Q(S, A) + τ H."""
@@ -100,8 +100,8 @@ class VanillaAC(ActorCritic):
         advantage = values[0] - steady_mean(values[1:])
 
         def objective(policy: Any) -> Array:
-            entropy = entropy_term(self.entropy_estimator, policy.log_likelihood(sampled[-1]), policy.entropy())
-            return policy.log_likelihood(sampled[0]) * advantage + self.entropy_scale * entropy
+            entropy = entropy_term(self.entropy_estimator, policy.log_prob(sampled[-1]), policy.entropy())
+            return policy.log_prob(sampled[0]) * advantage + self.entropy_scale * entropy
 
         return objective
 

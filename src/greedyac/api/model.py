@@ -251,7 +251,7 @@ class Model:
     def save(self, path: str | os.PathLike[str], everything: bool = False) -> None:
         """Write the networks to a file or, with `everything`, all that it takes to go on learning as if never stopped.
 
-        Everything is: networks and optimisers, the replay, the environment. (Random streams follow from seed and time.)
+        Everything is: networks and optimizers, the replay, the environment. (Random streams follow from seed and time.)
         """
         file = writable(path)
         if not everything:

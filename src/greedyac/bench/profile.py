@@ -18,7 +18,7 @@ from greedyac.training.config import MAX_STEPS, Case
 from greedyac.training.loop import Lanes
 
 STEPS = 200
-KINDS = ("products", "random", "optimiser", "other")
+KINDS = ("products", "random", "optimizer", "other")
 """Matrix products, random numbers, Adam and moving averages, and all else."""
 PACKAGE = Path(__file__).parents[1]
 TOOLS = ("nn", "core")
@@ -142,7 +142,7 @@ def _kind(operation: str, asked: str, frames: list[tuple[str, str]]) -> str:
         return "random"
     if operation == "dot" or asked.endswith("dot_general"):
         return "products"
-    return "optimiser" if inside and inside[0] in ("minimise", "average") else "other"
+    return "optimizer" if inside and inside[0] in ("adam_step", "polyak_update") else "other"
 
 
 class _Stack:

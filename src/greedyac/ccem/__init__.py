@@ -1,4 +1,4 @@
-"""Conditional CEM: what GreedyAC's actor learns by, and an optimiser of its own."""
+"""Conditional CEM: what GreedyAC's actor learns by, and an optimizer of its own."""
 
 from greedyac.ccem.elite import elite_count, elite_loss, elites, greedy_loss, greedy_shares, greedy_suffices
 from greedyac.ccem.maximize import Maximum, maximize

@@ -47,13 +47,13 @@ def greedy_shares(values: Array) -> Array:
     return best / best.sum(-1, keepdims=True)
 
 
-def elite_loss(elite_log_likelihoods: Array, entropy: Array, entropy_scale: float) -> Array:
+def elite_loss(elite_log_probs: Array, entropy: Array, entropy_scale: float) -> Array:
     """What a policy descends to follow the elite actions: minus the mean of their log-likelihoods `[count, batch]`,
     less τ times the mean of an entropy term `[batch]`. In the paper τ is 0 for the actor.
     """
-    return -elite_log_likelihoods.mean() - entropy_scale * entropy.mean()
+    return -elite_log_probs.mean() - entropy_scale * entropy.mean()
 
 
-def greedy_loss(log_likelihoods: Array, shares: Array, entropy: Array, entropy_scale: float) -> Array:
+def greedy_loss(log_probs: Array, shares: Array, entropy: Array, entropy_scale: float) -> Array:
     """The same where the elite is the greedy action; the first two are `[batch, actions]`."""
-    return -(shares * log_likelihoods).sum(-1).mean() - entropy_scale * entropy.mean()
+    return -(shares * log_probs).sum(-1).mean() - entropy_scale * entropy.mean()

@@ -12,7 +12,7 @@ from jax import Array
 from greedyac.ccem.update import CCEM
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Discrete, Spaces
-from greedyac.nn.distributions import spread
+from greedyac.nn.distributions import policy_stats
 from greedyac.nn.layers import select
 from greedyac.nn.policies import Policy, SoftmaxPolicy
 
@@ -66,8 +66,8 @@ class State(NamedTuple):
 
     actor: Policy
     proposal: Policy | None
-    actor_adam: Any
-    proposal_adam: Any
+    actor_opt_state: Any
+    proposal_opt_state: Any
     updates: Array
 
 
@@ -88,7 +88,7 @@ def begin(search: Search, spaces: Spaces, key: Array) -> State:
     """Policies that choose anything: Gaussians from the middle, as wide as half the range, or a uniform softmax."""
     actor, proposal = search.policies(key, spaces, search.hidden)
     actor, proposal = _widened(actor), None if proposal is None else _widened(proposal)
-    return State(actor, proposal, *search.moments(actor, proposal), jnp.int32(0))
+    return State(actor, proposal, *search.init_optimizers(actor, proposal), jnp.int32(0))
 
 
 def _widened(policy: Policy) -> Policy:
@@ -107,7 +107,7 @@ def update(search: Search, problem: Problem, state: State, key: Array) -> tuple[
     if len(contexts) > search.batch_size:
         contexts = contexts[jax.random.randint(context_key, (search.batch_size,), 0, len(contexts))]
     batch, actor = len(contexts), state.actor(contexts)
-    told = spread("actor", actor)
+    told = policy_stats("actor", actor)
     if state.proposal is None:
         assert isinstance(problem.spaces.action, Discrete)
         count = problem.spaces.action.count
@@ -117,7 +117,7 @@ def update(search: Search, problem: Problem, state: State, key: Array) -> tuple[
         moved, _ = search.follow_greedy_action(state, contexts, values.T, search.step_size)
     else:
         proposal = state.proposal(contexts)
-        told |= spread("proposal", proposal)
+        told |= policy_stats("proposal", proposal)
         sampled = proposal.sample(state.proposal.noise(proposal_key, (search.proposal_samples, batch)))
         own = actor.sample(state.actor.noise(actor_key, (batch,)))
         tried = jnp.concatenate([actor.mode()[None], sampled])

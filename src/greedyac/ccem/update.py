@@ -10,7 +10,7 @@ from greedyac.ccem.elite import elite_count, elite_loss, elites, greedy_loss, gr
 from greedyac.core.fields import static, swept
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
-from greedyac.nn.optim import average, minimise, moments
+from greedyac.nn.optim import adam_step, init_optimizer, polyak_update
 from greedyac.nn.policies import Policy, make_policy
 
 
@@ -18,8 +18,8 @@ from greedyac.nn.policies import Policy, make_policy
 class CCEM:
     """The hyperparameters of conditional CEM, and one update of its policies.
 
-    The states that it updates have the fields `actor`, `proposal`, `actor_adam` and `proposal_adam`, among others. With
-    few discrete actions there is no proposal policy.
+    The states that it updates have the fields `actor`, `proposal`, `actor_opt_state` and `proposal_opt_state`, among
+    others. With few discrete actions there is no proposal policy.
     """
 
     entropy_scale: float = swept(1e-3, at_least=0, help="τ: weight of the proposal's entropy")
@@ -70,9 +70,9 @@ class CCEM:
         needless = self.needs_no_proposal(spaces)
         return actor, None if needless else make_policy(key, spaces, hidden, self.proposal_policy)
 
-    def moments(self, actor: Policy, proposal: Policy | None) -> tuple[Any, Any]:
+    def init_optimizers(self, actor: Policy, proposal: Policy | None) -> tuple[Any, Any]:
         """Adam's moments before the first step; a proposal that is an average has none."""
-        return moments(actor), moments(None if self.proposal_update == "average" else proposal)
+        return init_optimizer(actor), init_optimizer(None if self.proposal_update == "average" else proposal)
 
     def follow_greedy_action(
         self, state: Any, observation: Array, values: Array, step_size: float
@@ -82,10 +82,10 @@ class CCEM:
 
         def loss(actor: Policy) -> Array:
             policy = actor(observation)
-            return greedy_loss(policy.log_likelihoods(), shares, policy.entropy(), self.actor_entropy_scale)
+            return greedy_loss(policy.log_probs(), shares, policy.entropy(), self.actor_entropy_scale)
 
-        actor, adam, actor_loss = minimise(loss, state.actor, state.actor_adam, step_size)
-        return state._replace(actor=actor, actor_adam=adam), {"actor_loss": actor_loss}
+        actor, adam, actor_loss = adam_step(loss, state.actor, state.actor_opt_state, step_size)
+        return state._replace(actor=actor, actor_opt_state=adam), {"actor_loss": actor_loss}
 
     def follow_elite_actions(
         self, state: Any, observation: Array, sampled: Array, values: Array, own: Array, step_size: float
@@ -100,17 +100,18 @@ class CCEM:
         def follow(net: Policy, adam: object, sample: Array, entropy_scale: float) -> tuple[Policy, object, Array]:
             def loss(net: Policy) -> Array:
                 policy = net(observation)
-                entropy = entropy_term(self.entropy_estimator, policy.log_likelihood(sample), policy.entropy())
-                return elite_loss(policy.log_likelihood(elite), entropy, entropy_scale)
+                entropy = entropy_term(self.entropy_estimator, policy.log_prob(sample), policy.entropy())
+                return elite_loss(policy.log_prob(elite), entropy, entropy_scale)
 
-            return minimise(loss, net, adam, step_size)
+            return adam_step(loss, net, adam, step_size)
 
-        actor, adam, loss = follow(state.actor, state.actor_adam, own, self.actor_entropy_scale)
+        actor, adam, loss = follow(state.actor, state.actor_opt_state, own, self.actor_entropy_scale)
         metrics = {"actor_loss": loss}
+        proposal, opt_state = state.proposal, state.proposal_opt_state
         if self.proposal_update == "average":
-            proposal, proposal_adam = average(state.proposal, actor, self.proposal_average_rate), state.proposal_adam
+            proposal = polyak_update(proposal, actor, self.proposal_average_rate)
         else:
-            proposal, proposal_adam, metrics["proposal_loss"] = follow(
-                state.proposal, state.proposal_adam, sampled[0], self.entropy_scale
-            )
-        return state._replace(actor=actor, actor_adam=adam, proposal=proposal, proposal_adam=proposal_adam), metrics
+            proposal, opt_state, loss = follow(proposal, opt_state, sampled[0], self.entropy_scale)
+            metrics["proposal_loss"] = loss
+        changed = {"actor": actor, "actor_opt_state": adam, "proposal": proposal, "proposal_opt_state": opt_state}
+        return state._replace(**changed), metrics

@@ -7,7 +7,7 @@ from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
 from greedyac.core.spaces import KERNEL, Box, Spaces
-from greedyac.nn.layers import found_numbers, seen_numbers
+from greedyac.nn.layers import convolution_size, encoded_size
 from greedyac.training.config import Case
 
 PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
@@ -36,7 +36,7 @@ def operations(agent: Agent, spaces: Spaces) -> int:
     """
     if not isinstance(agent, ActorCritic):
         return 0
-    features, action = seen_numbers(spaces.observation), spaces.action
+    features, action = encoded_size(spaces.observation), spaces.action
     if isinstance(action, Box):
         (policy_passes, critic_passes), _ = PASSES.get(agent.name, OTHER_PASSES)
         critic_passes += sampled_actions(agent, spaces)
@@ -77,7 +77,7 @@ def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
 
 def _eye(observation: Box) -> int:
     """Operations of one observation's way through its convolutions, if there are any."""
-    return sum(2 * found_numbers(image.grid) * KERNEL**2 * image.grid[2] for image in observation.convolved)
+    return sum(2 * convolution_size(image.grid) * KERNEL**2 * image.grid[2] for image in observation.convolved)
 
 
 def _dense(*widths: int) -> int:

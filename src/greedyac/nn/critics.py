@@ -9,7 +9,7 @@ from jax import Array
 
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn._xla import product
-from greedyac.nn.layers import Eye, Linear, Trunk, initialised, select
+from greedyac.nn.layers import MLP, Encoder, Linear, initialize, select
 
 
 class ContinuousCritic(eqx.Module):
@@ -18,22 +18,22 @@ class ContinuousCritic(eqx.Module):
     The first layer is computed in two parts, so that many actions of one state share the state's part.
     """
 
-    eye: Eye
+    encoder: Encoder
     first: Linear
-    trunk: Trunk
+    mlp: MLP
     last: Linear
 
     def __init__(self, observation: Box, action_size: int, hidden: Sequence[int]):
-        self.eye = Eye(observation)
-        self.first = Linear(self.eye.size + action_size, hidden[0])
-        self.trunk = Trunk(hidden[0], hidden[1:])
+        self.encoder = Encoder(observation)
+        self.first = Linear(self.encoder.size + action_size, hidden[0])
+        self.mlp = MLP(hidden[0], hidden[1:])
         self.last = Linear(hidden[-1], 1)
 
     def __call__(self, observation: Array, action: Array) -> Array:
         """`observation: [..., features]`, `action: [..., dims]`, leading axes broadcast → `[...]`."""
-        of_observation, of_action = jnp.split(self.first.weight, [self.eye.size])
-        first = (product(self.eye(observation), of_observation) + self.first.bias) + action @ of_action
-        return self.last(self.trunk(jax.nn.relu(first)))[..., 0]
+        of_observation, of_action = jnp.split(self.first.weight, [self.encoder.size])
+        first = (product(self.encoder(observation), of_observation) + self.first.bias) + action @ of_action
+        return self.last(self.mlp(jax.nn.relu(first)))[..., 0]
 
 
 class IndexCritic(eqx.Module):
@@ -58,13 +58,13 @@ class IndexCritic(eqx.Module):
 class HeadsCritic(eqx.Module):
     """Q(s, a) of discrete actions by a network with one output per action."""
 
-    eye: Eye
-    trunk: Trunk
+    encoder: Encoder
+    mlp: MLP
     last: Linear
 
     def __init__(self, observation: Box, count: int, hidden: Sequence[int]):
-        self.eye = Eye(observation)
-        self.trunk = Trunk(self.eye.size, hidden)
+        self.encoder = Encoder(observation)
+        self.mlp = MLP(self.encoder.size, hidden)
         self.last = Linear(hidden[-1], count)
 
     def __call__(self, observation: Array, action: Array) -> Array:
@@ -73,7 +73,7 @@ class HeadsCritic(eqx.Module):
 
     def values(self, observation: Array) -> Array:
         """Q(s, ·): `observation: [..., features]` → `[..., actions]`."""
-        return self.last.heads(self.trunk(self.eye(observation)))
+        return self.last.heads(self.mlp(self.encoder(observation)))
 
 
 Critic = ContinuousCritic | IndexCritic | HeadsCritic
@@ -98,10 +98,10 @@ def make_critic(key: Array, spaces: Spaces, hidden: Sequence[int], discrete_crit
     """The critic for these spaces; `discrete_critic` is `heads` or `index`."""
     observation, action = spaces.observation, spaces.action
     if isinstance(action, Box):
-        return initialised(key, ContinuousCritic(observation, action.size, hidden))
+        return initialize(key, ContinuousCritic(observation, action.size, hidden))
     if discrete_critic == "index":
-        return initialised(key, IndexCritic(observation, action.count, hidden))
-    return initialised(key, HeadsCritic(observation, action.count, hidden))
+        return initialize(key, IndexCritic(observation, action.count, hidden))
+    return initialize(key, HeadsCritic(observation, action.count, hidden))
 
 
 def make_twin_critic(key: Array, spaces: Spaces, hidden: Sequence[int], discrete_critic: str) -> TwinCritic:

@@ -35,12 +35,12 @@ class ClippedGaussian(NamedTuple):
         """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
         return jnp.clip(self.mean + jnp.exp(self.log_std) * noise, self.low, self.high)
 
-    def draw(self, noise: Array) -> tuple[Array, Array]:
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """A sample, as a function of the parameters, and its log-likelihood."""
         action = self.sample(noise)
-        return action, self.log_likelihood(action)
+        return action, self.log_prob(action)
 
-    def log_likelihood(self, action: Array) -> Array:
+    def log_prob(self, action: Array) -> Array:
         """`action: [..., batch, dims]` → `[..., batch]`."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return _log_density(z, self.log_std).sum(-1)
@@ -79,7 +79,7 @@ class SquashedGaussian(NamedTuple):
         """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
         return self._squashed(self.mean + jnp.exp(self.log_std) * noise)
 
-    def draw(self, noise: Array) -> tuple[Array, Array]:
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """A sample, as a function of the parameters, and its log-likelihood.
 
         The slope is half the range times 1 − tanh², in a form that does not cancel where tanh is close to ±1.
@@ -145,7 +145,7 @@ class TruncatedGaussian(NamedTuple):
         z = jax.scipy.special.erfinv(jnp.clip(low + noise * (high - low), -_BELOW_ONE, _BELOW_ONE))
         return jnp.clip(self.mean + math.sqrt(2.0) * jnp.exp(self.log_std) * z, self.low, self.high)
 
-    def log_likelihood(self, action: Array) -> Array:
+    def log_prob(self, action: Array) -> Array:
         """`action: [..., batch, dims]`, within the range → `[..., batch]`."""
         z = (action - self.mean) * jnp.exp(-self.log_std)
         return (_log_density(z, self.log_std) - jnp.log(self._mass())).sum(-1)
@@ -193,27 +193,27 @@ class Softmax(NamedTuple):
         """`noise: [..., batch, actions]` of standard Gumbels → actions `[..., batch]`."""
         return jnp.argmax(self.logits + noise, -1)
 
-    def draw(self, noise: Array) -> tuple[Array, Array]:
+    def sample_and_log_prob(self, noise: Array) -> tuple[Array, Array]:
         """A sample and its log-likelihood."""
         action = self.sample(noise)
-        return action, self.log_likelihood(action)
+        return action, self.log_prob(action)
 
-    def log_likelihoods(self) -> Array:
+    def log_probs(self) -> Array:
         """`[batch, actions]`, of every action."""
         return jax.nn.log_softmax(self.logits)
 
-    def log_likelihood(self, action: Array) -> Array:
+    def log_prob(self, action: Array) -> Array:
         """`action: [..., batch]` → `[..., batch]`."""
-        return select(self.log_likelihoods(), action)
+        return select(self.log_probs(), action)
 
     def expectation(self, values: Array) -> Array:
         """E f(A) from f of every action `[batch, actions]` → `[batch]`."""
-        return (jnp.exp(self.log_likelihoods()) * values).sum(-1)
+        return (jnp.exp(self.log_probs()) * values).sum(-1)
 
     def entropy(self) -> Array:
         """`[batch]`."""
-        log_likelihoods = self.log_likelihoods()
-        return -(jnp.exp(log_likelihoods) * log_likelihoods).sum(-1)
+        log_probs = self.log_probs()
+        return -(jnp.exp(log_probs) * log_probs).sum(-1)
 
     def mode(self) -> Array:
         """The most likely action; the first of several."""
@@ -223,18 +223,18 @@ class Softmax(NamedTuple):
 ENTROPY_ESTIMATORS = ("score", "exact", "released")
 
 
-def entropy_term(estimator: str, sample_log_likelihood: Array, exact_entropy: Array) -> Array:
+def entropy_term(estimator: str, sample_log_prob: Array, exact_entropy: Array) -> Array:
     """A function of a policy's parameters whose gradient estimates that of its entropy.
 
     `score`: −log π(a)·∇log π(a) at one sample, unbiased for an unclipped policy. `exact`: the closed form.
     `released`: −∇log π(a), what the published code follows; its expectation is zero for an unclipped policy.
     """
     if estimator == "score":
-        return -jax.lax.stop_gradient(sample_log_likelihood) * sample_log_likelihood
-    return exact_entropy if estimator == "exact" else -sample_log_likelihood
+        return -jax.lax.stop_gradient(sample_log_prob) * sample_log_prob
+    return exact_entropy if estimator == "exact" else -sample_log_prob
 
 
-def spread(name: str, policy: Any) -> dict[str, Array]:
+def policy_stats(name: str, policy: Any) -> dict[str, Array]:
     """How widely a policy chooses: its entropy and, if it is Gaussian, deviation; means over states and dimensions.
 
     Of a squashed Gaussian the deviation before it is squashed.

@@ -77,19 +77,19 @@ class Convolution(eqx.Module):
         return found.reshape(*x.shape[:-1], -1)
 
 
-def found_numbers(grid: tuple[int, int, int]) -> int:
+def convolution_size(grid: tuple[int, int, int]) -> int:
     """How many numbers a convolution makes of a grid."""
     rows, columns, _ = grid
     return (rows - KERNEL + 1) * (columns - KERNEL + 1) * KERNELS
 
 
-def seen_numbers(observation: Box) -> int:
+def encoded_size(observation: Box) -> int:
     """How many numbers a network's dense layers get of an observation."""
-    more = sum(found_numbers(image.grid) - math.prod(image.grid) for image in observation.convolved)
+    more = sum(convolution_size(image.grid) - math.prod(image.grid) for image in observation.convolved)
     return observation.size + more
 
 
-class Eye(eqx.Module):
+class Encoder(eqx.Module):
     """What a network sees of an observation: a vector as it is, of a grid what a convolution finds.
 
     Of a dict or tuple with images: what the convolution of each image finds, then all other numbers as they are.
@@ -107,7 +107,7 @@ class Eye(eqx.Module):
         self.convolution = Convolution(observation.grid) if observation.grid else None
         self.convolutions = tuple(Convolution(image.grid) for image in images)
         self.edges = tuple(edge for image in images for edge in (image.start, image.stop))
-        self.size = seen_numbers(observation)
+        self.size = encoded_size(observation)
 
     def __call__(self, observation: Array) -> Array:
         """`observation: [..., features]` → `[..., size]`."""
@@ -120,7 +120,7 @@ class Eye(eqx.Module):
         return jnp.concatenate([*found, *pieces[::2]], -1)
 
 
-class Trunk(eqx.Module):
+class MLP(eqx.Module):
     """The hidden layers that a policy's heads share."""
 
     layers: tuple[Linear, ...]
@@ -135,7 +135,7 @@ class Trunk(eqx.Module):
         return x
 
 
-def initialised(key: Array, net: Net) -> Net:
+def initialize(key: Array, net: Net) -> Net:
     """The network with fresh weights: Xavier-uniform with the ReLU gain √2, from one draw; biases stay zero."""
     weights, structure = jax.tree.flatten(net)
     numbers = jax.random.uniform(key, (sum(weight.size for weight in weights),), jnp.float32, -1.0, 1.0)

@@ -16,7 +16,7 @@ from jax import Array
 from greedyac.core.prng import computed_once
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.distributions import GAUSSIANS, Softmax
-from greedyac.nn.layers import Eye, Linear, Trunk, initialised
+from greedyac.nn.layers import MLP, Encoder, Linear, initialize
 
 MAX_LOG_STD = math.log(1000.0)
 
@@ -27,8 +27,8 @@ class GaussianPolicy(eqx.Module):
     The mean is a tanh, scaled to the action range; except for `squashed`, which squashes its samples instead.
     """
 
-    eye: Eye
-    trunk: Trunk
+    encoder: Encoder
+    mlp: MLP
     mean: Linear
     log_std: Linear
     low: tuple[float, ...] = eqx.field(static=True)
@@ -36,9 +36,9 @@ class GaussianPolicy(eqx.Module):
     family: str = eqx.field(static=True)
 
     def __init__(self, observation: Box, action: Box, hidden: Sequence[int], family: str = "gaussian"):
-        self.eye = Eye(observation)
-        self.trunk = Trunk(self.eye.size, hidden)
-        width = (self.eye.size, *hidden)[-1]
+        self.encoder = Encoder(observation)
+        self.mlp = MLP(self.encoder.size, hidden)
+        width = (self.encoder.size, *hidden)[-1]
         self.mean = Linear(width, action.size)
         self.log_std = Linear(width, action.size)
         self.low, self.high, self.family = action.low, action.high, family
@@ -46,7 +46,7 @@ class GaussianPolicy(eqx.Module):
     def __call__(self, observation: Array) -> Any:
         """`observation: [..., features]` → distributions over actions `[..., dims]`."""
         low, high = jnp.asarray(self.low), jnp.asarray(self.high)
-        features = self.trunk(self.eye(observation))
+        features = self.mlp(self.encoder(observation))
         mean = self.mean(features)
         if self.family != "squashed":
             mean = (low + high) / 2 + (high - low) / 2 * jnp.tanh(mean)
@@ -61,18 +61,18 @@ class GaussianPolicy(eqx.Module):
 class SoftmaxPolicy(eqx.Module):
     """One logit per action."""
 
-    eye: Eye
-    trunk: Trunk
+    encoder: Encoder
+    mlp: MLP
     logits: Linear
 
     def __init__(self, observation: Box, count: int, hidden: Sequence[int]):
-        self.eye = Eye(observation)
-        self.trunk = Trunk(self.eye.size, hidden)
-        self.logits = Linear((self.eye.size, *hidden)[-1], count)
+        self.encoder = Encoder(observation)
+        self.mlp = MLP(self.encoder.size, hidden)
+        self.logits = Linear((self.encoder.size, *hidden)[-1], count)
 
     def __call__(self, observation: Array) -> Softmax:
         """`observation: [..., features]` → distributions over actions."""
-        return Softmax(self.logits.heads(self.trunk(self.eye(observation))))
+        return Softmax(self.logits.heads(self.mlp(self.encoder(observation))))
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array:
         """Noise for actions of states `shape`."""
@@ -86,5 +86,5 @@ def make_policy(key: Array, spaces: Spaces, hidden: Sequence[int], family: str =
     """The policy for these spaces: a Gaussian of that family, or a softmax."""
     observation, action = spaces.observation, spaces.action
     if isinstance(action, Box):
-        return initialised(key, GaussianPolicy(observation, action, hidden, family))
-    return initialised(key, SoftmaxPolicy(observation, action.count, hidden))
+        return initialize(key, GaussianPolicy(observation, action, hidden, family))
+    return initialize(key, SoftmaxPolicy(observation, action.count, hidden))

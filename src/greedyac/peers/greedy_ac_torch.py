@@ -1,6 +1,6 @@
 """Greedy Actor-Critic in PyTorch on Gymnasium's Pendulum: one run, with the update of `greedyac train`.
 
-PyTorch as it is mostly written: modules and optimisers, operation by operation.
+PyTorch as it is mostly written: modules and optimizers, operation by operation.
 """
 
 import copy
@@ -47,7 +47,7 @@ class Gaussian(NamedTuple):
         """`noise: [..., batch, dims]` of standard normals → actions of that shape."""
         return (self.mean + self.log_std.exp() * noise).clamp(-TORQUE, TORQUE)
 
-    def log_likelihood(self, action: Tensor) -> Tensor:
+    def log_prob(self, action: Tensor) -> Tensor:
         """`action: [..., batch, dims]` → `[..., batch]`."""
         z = (action - self.mean) * (-self.log_std).exp()
         return (-0.5 * z**2 - self.log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
@@ -74,9 +74,9 @@ class Truncated(NamedTuple):
         z = within.clamp(-BELOW_ONE, BELOW_ONE).erfinv()
         return (self.whole.mean + math.sqrt(2.0) * self.whole.log_std.exp() * z).clamp(-TORQUE, TORQUE)
 
-    def log_likelihood(self, action: Tensor) -> Tensor:
+    def log_prob(self, action: Tensor) -> Tensor:
         """`action: [..., batch, dims]` → `[..., batch]`."""
-        return self.whole.log_likelihood(action) - self._mass().log().sum(-1)
+        return self.whole.log_prob(action) - self._mass().log().sum(-1)
 
     def entropy(self) -> Tensor:
         """`[batch]`."""
@@ -97,12 +97,12 @@ def gaussian(outputs: Tensor) -> Gaussian:
 
 def actor_loss(actor: Gaussian, elites: Tensor) -> Tensor:
     """How unlikely the elite actions are."""
-    return -actor.log_likelihood(elites).mean()
+    return -actor.log_prob(elites).mean()
 
 
 def proposal_loss(proposal: Truncated, elites: Tensor) -> Tensor:
     """The same, with a bonus for the proposal's entropy."""
-    return -proposal.log_likelihood(elites).mean() - ENTROPY_SCALE * proposal.entropy().mean()
+    return -proposal.log_prob(elites).mean() - ENTROPY_SCALE * proposal.entropy().mean()
 
 
 def best(sampled: Tensor, values: Tensor) -> Tensor:
@@ -168,8 +168,8 @@ class GreedyAC:
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.proposal = copy.deepcopy(self.actor)
         policies = [*self.actor.parameters(), *self.proposal.parameters()]
-        self.critic_adam = torch.optim.Adam(self.critic.parameters(), STEP_SIZE, fused=True)
-        self.policies_adam = torch.optim.Adam(policies, STEP_SIZE, fused=True)
+        self.critic_opt_state = torch.optim.Adam(self.critic.parameters(), STEP_SIZE, fused=True)
+        self.policies_opt_state = torch.optim.Adam(policies, STEP_SIZE, fused=True)
         self.slow, self.fast = list(self.target.parameters()), list(self.critic.parameters())
 
     def act(self, observation: Tensor) -> Tensor:
@@ -191,9 +191,9 @@ class GreedyAC:
             next_action = gaussian(self.actor(batch.next_observation)).sample(noise)
             goal = batch.goal(value(self.target, batch.next_observation, next_action))
         loss = nn.functional.mse_loss(value(self.critic, batch.observation, batch.action), goal)
-        self.critic_adam.zero_grad()
+        self.critic_opt_state.zero_grad()
         loss.backward()
-        self.critic_adam.step()
+        self.critic_opt_state.step()
         with torch.no_grad():
             torch._foreach_lerp_(self.slow, self.fast, POLYAK)
 
@@ -203,9 +203,9 @@ class GreedyAC:
         with torch.no_grad():
             sampled = proposal.sample(noise)
             elites = best(sampled, value(self.critic, observation, sampled))
-        self.policies_adam.zero_grad()
+        self.policies_opt_state.zero_grad()
         (actor_loss(actor, elites) + proposal_loss(proposal, elites)).backward()
-        self.policies_adam.step()
+        self.policies_opt_state.step()
 
 
 def main() -> None:

@@ -53,6 +53,12 @@ UNUSABLE = (
 """What metadata that make no sense can lead to."""
 STATISTICS = "statistics."
 """How the names begin of what the wrappers of a run's environment knew. Files without are as they always were."""
+RENAMED = {
+    "eye": "encoder",
+    "trunk": "mlp",
+    **{f"{name}_adam": f"{name}_opt_state" for name in ("critic", "actor", "proposal", "entropy")},
+}
+"""Parts of tensors' names in 0.1.0, and what they are called now."""
 Weights = dict[str, np.ndarray[Any, Any]]
 
 
@@ -234,7 +240,12 @@ def _read(path: Path) -> tuple[dict[str, Any], Weights]:
         raise InputError(f"it has the format {given!r}; this version reads {FORMAT}")
     if sealed != checksum(values, weights):
         raise InputError("it does not match its checksum: it was damaged or changed")
-    return values, weights
+    return values, {_current(name): weight for name, weight in weights.items()}
+
+
+def _current(name: str) -> str:
+    """The name that a tensor has now, of one that 0.1.0 may have written."""
+    return name if name.startswith(STATISTICS) else ".".join(RENAMED.get(part, part) for part in name.split("."))
 
 
 def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
@@ -296,7 +307,7 @@ def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
 
 
 def _named(tree: Any) -> Weights:
-    """The weights by their paths: `actor.trunk.layers.0.weight`."""
+    """The weights by their paths: `actor.mlp.layers.0.weight`."""
     return {_name(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 

@@ -119,8 +119,8 @@ def _categorical(actor: Any, critic: Any, proposal: Any, samples: Samples | None
         assert isinstance(actor.action, Discrete)
         count = actor.action.count
         return Categorical(values, greedy, None, jnp.full(count, 1 / count), None, samples)
-    proposed = None if proposal is None else jnp.exp(proposal.log_likelihoods())
-    return Categorical(values, greedy, actor.mode(), jnp.exp(actor.log_likelihoods()), proposed, samples)
+    proposed = None if proposal is None else jnp.exp(proposal.log_probs())
+    return Categorical(values, greedy, actor.mode(), jnp.exp(actor.log_probs()), proposed, samples)
 
 
 def _continuous(
