@@ -131,7 +131,7 @@ def test_agents_as_json(capsys: Capture) -> None:
     assert listed["random"] == []
     assert listed["greedy-ac"][0] == {
         "name": "critic_step_size",
-        "kind": "swept",
+        "kind": "traced",
         "default": 0.001,
         "allowed": "> 0",
         "meaning": "α: Adam step size of the critic",

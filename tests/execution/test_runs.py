@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from greedyac.agents import AGENTS, GreedyAC, make_agent
-from greedyac.core.errors import InputError, unknown
-from greedyac.core.fields import Hyper, checked, hashed_values, hypers_of, show, stack, static, swept, swept_names
+from greedyac.core.errors import InputError, unknown_name
+from greedyac.core.fields import Hyper, checked, hashed_values, hypers_of, show, stack, static, traced, traced_names
 from greedyac.core.streams import MAX_SEED
 from greedyac.envs import Pendulum, make_env
 from greedyac.execution.seeds import parse_seeds
@@ -118,14 +118,14 @@ def test_a_run_survives_json_values() -> None:
 
 @dataclass(frozen=True)
 class Old:
-    rate: float = swept(0.5, above=0, help="a rate")
+    rate: float = traced(0.5, above=0, help="a rate")
 
 
 @dataclass(frozen=True)
 class New:
     """The same with an option that came later, absent at "plain", and whose default was changed since."""
 
-    rate: float = swept(0.5, above=0, help="a rate")
+    rate: float = traced(0.5, above=0, help="a rate")
     mode: str = static("fancy", choices=("plain", "fancy"), absent="plain", help="a mode")
     layers: tuple[int, ...] = static((4,), at_least=1, absent=(4,), help="widths")
 
@@ -189,8 +189,8 @@ def test_steps_are_a_whole_number_that_a_counter_holds() -> None:
         refused(f"steps = {shown} is not allowed; allowed: whole number ≥ 1 and ≤ 2147483647", check_steps, steps)
 
 
-RATE = Hyper("rate", float, 0.5, "swept", "", above=0, at_most=1)
-FREE = Hyper("free", float, 0.5, "swept", "")
+RATE = Hyper("rate", float, 0.5, "traced", "", above=0, at_most=1)
+FREE = Hyper("free", float, 0.5, "traced", "")
 COUNT = Hyper("count", int, 3, "static", "", at_least=1, below=10)
 FLAG = Hyper("flag", bool, False, "static", "")
 WIDTHS = Hyper("widths", tuple[int, ...], (64, 64), "static", "", at_least=1)
@@ -276,7 +276,7 @@ def test_unknown_names_are_refused_with_the_nearest_match() -> None:
     refused("'critic_stepsize' (did you mean 'critic_step_size'?", make_agent, "greedy-ac", {"critic_stepsize": 1})
     refused("unknown option of Acrobot-CA 'strat' (did you mean 'start'?", make_env, "Acrobot-CA", {"strat": "zero"})
     refused("rate = 0 is not allowed", checked, New, "option", {"rate": 0})
-    assert isinstance(unknown("thing", "a", ["b"]), ValueError)
+    assert isinstance(unknown_name("thing", "a", ["b"]), ValueError)
 
 
 def test_options_carry_dashes_on_the_command_line_and_ranges_in_words() -> None:
@@ -288,7 +288,7 @@ def test_options_carry_dashes_on_the_command_line_and_ranges_in_words() -> None:
 
 def test_swept_fields_of_lanes_are_stacked_in_order_and_static_ones_left_out() -> None:
     lanes = [New(rate=0.25), New(rate=0.75, mode="plain")]
-    assert list(swept_names(lanes[0])) == ["rate"]
+    assert list(traced_names(lanes[0])) == ["rate"]
     stacked = stack(lanes)
     assert {name: array.tolist() for name, array in stacked.items()} == {"rate": [0.25, 0.75]}
     assert stacked["rate"].dtype == np.float32

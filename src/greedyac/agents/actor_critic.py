@@ -7,7 +7,7 @@ from jax import Array
 
 from greedyac.agents.base import Batch, Metrics
 from greedyac.core.errors import InputError
-from greedyac.core.fields import static, swept
+from greedyac.core.fields import static, traced
 from greedyac.core.spaces import Box, Discrete
 from greedyac.nn.distributions import policy_stats
 from greedyac.nn.optim import adam_step, polyak_update
@@ -22,11 +22,11 @@ class ActorCritic:
 
     actions: ClassVar[tuple[type[Box] | type[Discrete], ...]] = (Box, Discrete)
 
-    critic_step_size: float = swept(1e-3, above=0, help="α: Adam step size of the critic")
-    actor_step_size_scale: float = swept(1.0, above=0, help="κ: step size of the policies, in units of α")
-    entropy_scale: float = swept(1e-3, at_least=0, help="τ: weight of the policy's entropy")
-    discount: float = swept(0.99, at_least=0, at_most=1, help="γ: discount of later rewards")
-    polyak: float = swept(0.01, above=0, at_most=1, help="how far the target critic moves to the critic per update")
+    critic_step_size: float = traced(1e-3, above=0, help="α: Adam step size of the critic")
+    actor_step_size_scale: float = traced(1.0, above=0, help="κ: step size of the policies, in units of α")
+    entropy_scale: float = traced(1e-3, at_least=0, help="τ: weight of the policy's entropy")
+    discount: float = traced(0.99, at_least=0, at_most=1, help="γ: discount of later rewards")
+    polyak: float = traced(0.01, above=0, at_most=1, help="how far the target critic moves to the critic per update")
     discrete_critic: str = static(
         "heads",
         choices=("heads", "index"),

@@ -1,6 +1,6 @@
 """The contract of an agent: a frozen dataclass of hyperparameters whose methods are its learning rule, all pure.
 
-A new agent is one file. Agents know nothing of environments, seeds or studies. Inside a compiled program the swept
+A new agent is one file. Agents know nothing of environments, seeds or studies. Inside a compiled program the traced
 fields hold traced numbers, so that lanes can differ in them.
 """
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 
 Row = tuple[float, float, float | None]
 """κ, α, τ as the paper's tables have them; no τ where GreedyAC has no proposal policy."""
@@ -82,7 +82,7 @@ PRESETS: dict[str, dict[tuple[str, str], dict[str, Any]]] = {
 def preset(name: str, agent: str, env: str) -> dict[str, Any]:
     """The hyperparameters of a preset for this agent on this environment."""
     if name not in PRESETS:
-        raise unknown("preset", name, PRESETS)
+        raise unknown_name("preset", name, PRESETS)
     table = PRESETS[name]
     if (agent, env) not in table:
         known = {of: [place for one, place in table if one == of] for of, _ in table}

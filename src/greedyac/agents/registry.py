@@ -8,7 +8,7 @@ from greedyac.agents.greedy_ac import GreedyAC
 from greedyac.agents.random import Random
 from greedyac.agents.sac import SAC
 from greedyac.agents.vanilla_ac import VanillaAC
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 from greedyac.core.fields import check_values, hypers_of
 
 AGENTS: dict[str, type[Agent]] = {agent.name: cast(type[Agent], agent) for agent in (GreedyAC, SAC, VanillaAC, Random)}
@@ -17,7 +17,7 @@ AGENTS: dict[str, type[Agent]] = {agent.name: cast(type[Agent], agent) for agent
 def find_agent(name: str) -> type[Agent]:
     """The agent of that name."""
     if name not in AGENTS:
-        raise unknown("agent", name, AGENTS)
+        raise unknown_name("agent", name, AGENTS)
     return AGENTS[name]
 
 

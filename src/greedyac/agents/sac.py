@@ -10,7 +10,7 @@ from jax import Array
 
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.agents.base import Batch, Metrics
-from greedyac.core.fields import static, swept
+from greedyac.core.fields import static, traced
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import TwinCritic, make_twin_critic
 from greedyac.nn.layers import select
@@ -51,7 +51,7 @@ class SAC(ActorCritic):
         "squashed", choices=("squashed", "gaussian"), help="continuous actions: squashed by tanh, or clipped"
     )
     automatic_entropy: bool = static(False, help="tune τ towards a target entropy, from τ = 1")
-    entropy_step_size: float = swept(1e-3, above=0, help="β: Adam step size of log τ if it is automatic")
+    entropy_step_size: float = traced(1e-3, above=0, help="β: Adam step size of log τ if it is automatic")
     soft_target: str = static(
         "own",
         choices=("own", "released"),

@@ -13,7 +13,7 @@ import polars as pl
 from greedyac.agents import AGENTS
 from greedyac.analysis.stats import Floats
 from greedyac.core.counting import counted
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 from greedyac.core.fields import hypers_of, show
 from greedyac.core.spaces import Box
 from greedyac.envs import make_world, parse_env_label
@@ -50,7 +50,7 @@ def load(folder: Path | str, study: str | None = None, steps: int | None = None)
     if study is not None:
         names = dict.fromkeys(one.name for one in asked)
         if study not in names:
-            raise unknown("study in this store", study, names)
+            raise unknown_name("study in this store", study, names)
         asked = [one for one in asked if one.name == study]
     planned = {run_id: run for one in asked for run_id, run in one.runs().items()}
     if study is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from greedyac.api.model import Model, writable
 from greedyac.core.errors import InputError
-from greedyac.core.fields import Hyper, whole
+from greedyac.core.fields import Hyper, check_int
 from greedyac.training.config import check_seeds
 
 
@@ -33,8 +33,8 @@ class Evaluate:
         stop_at: float | None = None,
         seed: int = 1,
     ):
-        self.every = whole("every", every, 1, 2**31 - 1)
-        self.episodes = whole("episodes", episodes, 1, 1_000_000)
+        self.every = check_int("every", every, 1, 2**31 - 1)
+        self.episodes = check_int("episodes", episodes, 1, 1_000_000)
         self.best = None if best is None else writable(best)
         self.stop_at = None if stop_at is None else _number("stop_at", stop_at)
         [self.seed] = check_seeds([seed])
@@ -69,7 +69,7 @@ class Checkpoint:
     """Saves the model every so many steps, to a path in which `{steps}` stands for their number."""
 
     def __init__(self, every: int, path: str | os.PathLike[str], *, everything: bool = False):
-        self.every = whole("every", every, 1, 2**31 - 1)
+        self.every = check_int("every", every, 1, 2**31 - 1)
         self.path, self.everything = str(path), everything
         try:
             self.path.format(steps=0)

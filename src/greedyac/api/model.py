@@ -21,7 +21,7 @@ from greedyac.api.progress import Progress, ProgressReport
 from greedyac.api.returns import missing_returns
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
-from greedyac.core.fields import hypers_of, show, whole
+from greedyac.core.fields import check_int, hypers_of, show
 from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.plan import plan_cases
@@ -187,7 +187,7 @@ class Model:
             callback: one or several functions of the model, called every 1,000 steps, or every `callback.every`.
             progress: whether to show a bar, in a terminal or a notebook.
         """
-        steps = whole("steps", steps, 1, MAX_STEPS - self.steps)
+        steps = check_int("steps", steps, 1, MAX_STEPS - self.steps)
         listed, world = _listed(callback), self._case.world
         if isinstance(world, HostEnv) and any(getattr(one, "evaluates", False) for _, one in listed):
             world.check_evaluation()
@@ -293,7 +293,7 @@ def _listed(callback: Callback | Iterable[Callback]) -> list[tuple[int, Callback
     for one in listed:
         if not callable(one):
             raise InputError(f"callback = {one!r} is not allowed; allowed: a function of the model, or several")
-    return [(whole("every", getattr(one, "every", CALLBACK_STEPS), 1, MAX_STEPS), one) for one in listed]
+    return [(check_int("every", getattr(one, "every", CALLBACK_STEPS), 1, MAX_STEPS), one) for one in listed]
 
 
 def _raise_failed(lanes: Lanes, before: str = "") -> NoReturn:

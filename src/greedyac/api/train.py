@@ -14,7 +14,7 @@ from greedyac.api.progress import Progress, ProgressReport
 from greedyac.api.returns import missing_returns
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError, WorkerError
-from greedyac.core.fields import whole
+from greedyac.core.fields import check_int
 from greedyac.core.machine import cores
 from greedyac.envs import HostEnv
 from greedyac.envs.gym.host import named_host_env
@@ -71,7 +71,7 @@ def train(
 ) -> TrainResult:
     """Train an agent on an environment: one run per seed and, with `sweep`, per combination of its values.
 
-    Settings that differ only in swept hyperparameters train in one compiled program. The runs are spread over
+    Settings that differ only in traced hyperparameters train in one compiled program. The runs are spread over
     `workers` processes, by default one per core.
 
     Args:
@@ -117,7 +117,7 @@ def _warned(result: TrainResult) -> TrainResult:
 
 def worker_count(workers: int | None) -> int:
     """The number of worker processes: as asked for, else one per core."""
-    return len(cores()) if workers is None else whole("workers", workers, 1, 10_000)
+    return len(cores()) if workers is None else check_int("workers", workers, 1, 10_000)
 
 
 def plan_runs(

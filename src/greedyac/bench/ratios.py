@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from greedyac.bench.measure import ENVS, Bench, Measured
 from greedyac.bench.peers import PeerResult, PeersBench
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 from greedyac.core.processor import processor
 from greedyac.execution.cost import PASSES
 
@@ -77,13 +77,13 @@ def read_ratios(path: Path) -> Ratios:
     _object(path, "the file", found).pop("times_peer", None)  # which older files have
     for key in found:
         if key not in Ratios._fields:
-            raise _inside(path, unknown("key", key, Ratios._fields))
+            raise _inside(path, unknown_name("key", key, Ratios._fields))
     kind, names = Ratios._fields[0], [f"{agent} {env}" for agent in PASSES for env in ENVS]
     if kind not in found:
         raise InputError(f"ratios {str(path)!r}: key {kind!r} is missing; allowed: {', '.join(Ratios._fields)}")
     for name, ratio in _object(path, kind, found[kind]).items():
         if name not in names:
-            raise _inside(path, unknown(f"name in {kind}", name, names))
+            raise _inside(path, unknown_name(f"name in {kind}", name, names))
         if isinstance(ratio, bool) or not isinstance(ratio, int | float) or not 0 < ratio <= sys.float_info.max:
             allowed = "is not allowed; allowed: number > 0"
             raise InputError(f"ratios {str(path)!r}: {kind} of {name} = {json.dumps(ratio)} {allowed}")

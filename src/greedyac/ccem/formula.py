@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 from greedyac.core.xla import configured
 
 FUNCTIONS: Mapping[str, str] = {
@@ -86,6 +86,6 @@ def _called(name: str, values: list[Any], text: str) -> Any:
 
 def _refused(text: str) -> InputError:
     if all(letter.isalpha() or letter in "-_" for letter in text):
-        return unknown("function", text, [*FUNCTIONS, "or a formula in a"])
+        return unknown_name("function", text, [*FUNCTIONS, "or a formula in a"])
     allowed = f"{', '.join(FUNCTIONS)}, or a formula in a with numbers, pi, + - * / **, {', '.join(CALLS)}"
     return InputError(f"function {text[:80]!r} is not allowed; allowed: {allowed}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from greedyac.ccem.elite import elite_count, elites
 from greedyac.ccem.search import Problem, Search, State, begin, update
-from greedyac.core.fields import static, swept
+from greedyac.core.fields import static, traced
 from greedyac.core.prng import KEYS
 from greedyac.core.spaces import Box, Spaces
 from greedyac.core.xla import configured
@@ -26,8 +26,8 @@ class Illustration(Search):
     """What can be told. Some defaults differ from a search's, so that a picture shows what happens."""
 
     elite_fraction: float = static(0.2, above=0, below=1, help="ρ: share of the proposal's actions that are followed")
-    entropy_scale: float = swept(0.9, at_least=0, help="τ: weight of the Gaussian proposal's entropy")
-    step_size: float = swept(0.02, above=0, help="Adam step size of the Gaussian policies")
+    entropy_scale: float = traced(0.9, at_least=0, help="τ: weight of the Gaussian proposal's entropy")
+    step_size: float = traced(0.02, above=0, help="Adam step size of the Gaussian policies")
     hidden: tuple[int, ...] = ()  # this and the next can't be told: there is one state, and no network
     batch_size: int = 1
     actor_rate: float = static(

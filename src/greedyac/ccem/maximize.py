@@ -17,8 +17,8 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from greedyac.ccem.search import Fault, Function, Problem, Search, State, begin, run
-from greedyac.core.errors import InputError, unknown
-from greedyac.core.fields import check_values, hypers_of, show, whole
+from greedyac.core.errors import InputError, unknown_name
+from greedyac.core.fields import check_int, check_values, hypers_of, show
 from greedyac.core.prng import KEYS
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.core.xla import configured
@@ -104,10 +104,12 @@ def maximize(
     entropy_scale, elite_fraction, …
     """
     for name in settings.keys() - hypers_of(Search).keys():
-        raise unknown("argument of maximize", name, [*inspect.signature(maximize).parameters][2:-1], hypers_of(Search))
+        raise unknown_name(
+            "argument of maximize", name, [*inspect.signature(maximize).parameters][2:-1], hypers_of(Search)
+        )
     given = check_values(Search, "setting", settings)
     problem = _checked_problem(f, contexts, low, high, actions)
-    steps = whole("steps", steps, 1, 2**31 - 1)
+    steps = check_int("steps", steps, 1, 2**31 - 1)
     several, seeds = _checked_seeds(0 if seed is None else seed)
     if start is None:
         search = Search(**given)
@@ -171,7 +173,7 @@ def _checked_problem(f: Any, contexts: Any, low: Any, high: Any, actions: Any) -
     if actions is not None:
         if low is not None or high is not None:
             raise InputError("low and high are not allowed beside actions; allowed: bounds, or a number of actions")
-        spaces = Spaces(observation, Discrete(whole("actions", actions, 2, 2**20)))
+        spaces = Spaces(observation, Discrete(check_int("actions", actions, 2, 2**20)))
         problem = Problem(function, seen, jnp.zeros(0), jnp.zeros(0), spaces, plain_context, False)
     else:
         lowest, highest, plain = _checked_bounds(low, high)
@@ -231,7 +233,7 @@ def _numbers(name: str, given: Any, allowed: str) -> NDArray[np.float32]:
 def _checked_seeds(seed: Any) -> tuple[bool, tuple[int, ...]]:
     """Whether several seeds were asked for, and them."""
     several = isinstance(seed, Iterable) and np.ndim(seed) > 0  # type: ignore[arg-type]
-    seeds = tuple(whole("seed", one, 0, 2**32 - 1) for one in (seed if several else [seed]))
+    seeds = tuple(check_int("seed", one, 0, 2**32 - 1) for one in (seed if several else [seed]))
     if not seeds:
         raise InputError("no seeds were given; allowed: one or more whole numbers ≥ 0")
     return several, seeds

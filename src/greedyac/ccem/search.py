@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac.ccem.update import CCEM
-from greedyac.core.fields import static, swept
+from greedyac.core.fields import static, traced
 from greedyac.core.spaces import Discrete, Spaces
 from greedyac.nn.distributions import policy_stats
 from greedyac.nn.layers import select
@@ -24,7 +24,7 @@ Function = Callable[[Any, Any], Any]
 class Search(CCEM):
     """The hyperparameters of a search: those of CCEM, and of its policies."""
 
-    step_size: float = swept(1e-3, above=0, help="Adam step size of actor and proposal")
+    step_size: float = traced(1e-3, above=0, help="Adam step size of actor and proposal")
     batch_size: int = static(32, at_least=1, help="contexts per update, drawn at random if there are more")
     hidden: tuple[int, ...] = static((64, 64), at_least=1, empty=True, help="widths of the hidden layers")
 

@@ -7,7 +7,7 @@ from typing import Any
 from jax import Array
 
 from greedyac.ccem.elite import elite_count, elite_loss, elites, greedy_loss, greedy_shares, greedy_suffices
-from greedyac.core.fields import static, swept
+from greedyac.core.fields import static, traced
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
 from greedyac.nn.optim import adam_step, init_optimizer, polyak_update
@@ -22,7 +22,7 @@ class CCEM:
     others. With few discrete actions there is no proposal policy.
     """
 
-    entropy_scale: float = swept(1e-3, at_least=0, help="τ: weight of the proposal's entropy")
+    entropy_scale: float = traced(1e-3, at_least=0, help="τ: weight of the proposal's entropy")
     elite_fraction: float = static(0.1, above=0, below=1, help="ρ: share of sampled actions that are followed")
     proposal_samples: int = static(30, at_least=1, help="N: actions sampled from the proposal per state")
     entropy_estimator: str = static(
@@ -42,10 +42,10 @@ class CCEM:
         absent="entropy",
         help="the proposal follows the elite with an entropy bonus, or is a slow average of the actor",
     )
-    proposal_average_rate: float = swept(
+    proposal_average_rate: float = traced(
         0.01, above=0, at_most=1, absent=0.01, help="α': how far an average proposal moves to the actor per update"
     )
-    actor_entropy_scale: float = swept(0.0, at_least=0, absent=0.0, help="weight of the actor's entropy")
+    actor_entropy_scale: float = traced(0.0, at_least=0, absent=0.0, help="weight of the actor's entropy")
 
     def without_effect(self, spaces: Spaces) -> frozenset[str]:
         """What is for continuous actions, a proposal that is not needed, its other update, or no entropy."""

@@ -36,5 +36,5 @@ def run(options: Any) -> int:
             table.add_row(hyper.name, hyper.kind, show(hyper.default), hyper.range, hyper.help)
         console.print(table)
         console.print()
-    console.print("swept: may differ between runs of one compiled program; static: fixes the program")
+    console.print("traced: may differ between runs of one compiled program; static: fixes the program")
     return 0

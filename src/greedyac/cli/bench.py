@@ -15,8 +15,8 @@ from rich.text import Text
 
 from greedyac.cli.parser import Parser, file, folder, whole_number
 from greedyac.core.counting import counted
-from greedyac.core.errors import InputError, unknown
-from greedyac.core.fields import whole
+from greedyac.core.errors import InputError, unknown_name
+from greedyac.core.fields import check_int
 
 if TYPE_CHECKING:
     from greedyac.bench.measure import Bench
@@ -78,11 +78,11 @@ def run(options: Any) -> int:
     from greedyac.training.loop import MIN_WIDTH
 
     agents = options.agents or list(PASSES)
-    lanes = None if options.lanes is None else whole("lanes", options.lanes, MIN_WIDTH, 1000)
-    seconds = whole("seconds", options.seconds, 1, 3600)
+    lanes = None if options.lanes is None else check_int("lanes", options.lanes, MIN_WIDTH, 1000)
+    seconds = check_int("seconds", options.seconds, 1, 3600)
     for agent in agents:
         if agent not in PASSES:
-            raise unknown("agent to measure", agent, PASSES)
+            raise unknown_name("agent to measure", agent, PASSES)
     if options.profile:
         return _profile(agents, lanes, options)
     python = _interpreter(options.peers) if options.peers is not None else ""

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 from greedyac.core.version import __version__
 
 COMMANDS = {
@@ -45,7 +45,7 @@ class Parser(argparse.ArgumentParser):
         parsed, extra = self.parse_known_args(args, namespace)
         for text in extra:
             if text.startswith("--"):
-                raise unknown("option", text.partition("=")[0], parsed.parser.option_names())
+                raise unknown_name("option", text.partition("=")[0], parsed.parser.option_names())
         if extra:
             raise InputError(f"unexpected argument {extra[0]!r}; see {parsed.parser.prog} --help")
         return parsed
@@ -70,7 +70,7 @@ def make_parser(given: Sequence[str]) -> Parser:
             module.add_arguments(command, list(given))
             command.set_defaults(run=module.run, parser=command)
     if words and words[0] not in COMMANDS:
-        raise unknown("command", words[0], COMMANDS)
+        raise unknown_name("command", words[0], COMMANDS)
     return parser
 
 
@@ -93,7 +93,7 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
     def check(text: str) -> str:
         if text not in allowed:
-            raise argparse.ArgumentTypeError(str(unknown("value", text, allowed)))
+            raise argparse.ArgumentTypeError(str(unknown_name("value", text, allowed)))
         return text
 
     return check

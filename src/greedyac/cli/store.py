@@ -6,7 +6,7 @@ from typing import Any
 from greedyac.cli.parser import Parser, folder
 from greedyac.cli.say import say
 from greedyac.core.counting import counted
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 
 ACTIONS = ("verify", "compact")
 
@@ -22,7 +22,7 @@ def run(options: Any) -> int:
     from greedyac.study.store import Store
 
     if options.action not in ACTIONS:
-        raise unknown("action", options.action, ACTIONS)
+        raise unknown_name("action", options.action, ACTIONS)
     store = Store.existing(Path(options.folder))
     if options.action == "compact":
         try:

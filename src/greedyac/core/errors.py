@@ -22,7 +22,7 @@ class WorkerError(RuntimeError):
     result: Any = None
 
 
-def unknown(kind: str, value: str, allowed: Iterable[str], nearby: Iterable[str] = ()) -> InputError:
+def unknown_name(kind: str, value: str, allowed: Iterable[str], nearby: Iterable[str] = ()) -> InputError:
     """An error that names an unknown `value`, its nearest match if there is one, and all that is allowed.
 
     Names `nearby` are allowed, too, but too many to list.

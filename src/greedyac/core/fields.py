@@ -1,7 +1,8 @@
-"""Hyperparameters as dataclass fields: each has a default, a range, one line of help, and is swept or static.
+"""Hyperparameters as dataclass fields: each has a default, a range, one line of help, and is traced or static.
 
-A *swept* field may differ between the lanes of one compiled program; a *static* one fixes the program.
-Agents and environments declare their options with `swept` and `static`; the command line, validation,
+A *traced* field is an input of the compiled program, so that runs side by side may differ in it; a *static* one fixes
+the program. Studies can sweep both.
+Agents and environments declare their options with `traced` and `static`; the command line, validation,
 hashing and JSON all read those same fields. Nothing here knows JAX.
 """
 
@@ -16,7 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 
 T = TypeVar("T")
 FLOAT32_TINY, FLOAT32_MAX = 1.2e-38, 3.4e38
@@ -33,7 +34,7 @@ class Hyper:
     name: str
     type: Any
     default: Value
-    kind: Literal["swept", "static"]
+    kind: Literal["traced", "static"]
     help: str
     choices: tuple[str, ...] = ()
     above: float | None = None
@@ -72,7 +73,7 @@ class Hyper:
         """`value` in the field's own type, or an `InputError` that names the value and what is allowed."""
         if self.choices:
             if not isinstance(value, str) or value not in self.choices:
-                raise unknown(self.name, str(value), self.choices)
+                raise unknown_name(self.name, str(value), self.choices)
             return value
         if self.type is bool:
             if not isinstance(value, bool):
@@ -118,7 +119,7 @@ class Hyper:
         )
         if not inside:
             raise self._refused(value)
-        if self.kind == "swept" and number and not FLOAT32_TINY <= abs(number) <= FLOAT32_MAX:
+        if self.kind == "traced" and number and not FLOAT32_TINY <= abs(number) <= FLOAT32_MAX:
             raise InputError(f"{self.name} = {show(value)} is not allowed: beyond the range of float32")
         return int(number) if self.type is int else number
 
@@ -155,16 +156,16 @@ def show(value: object) -> str:
     return repr(value) if isinstance(value, str) and not value.isprintable() else str(value)
 
 
-def whole(name: str, value: object, low: int, high: int) -> int:
+def check_int(name: str, value: object, low: int, high: int) -> int:
     """`value` as a whole number from `low` to `high`, or an `InputError`."""
     number = Hyper(name, int, low, "static", "", at_least=low, at_most=high).check(value)
     assert isinstance(number, int)
     return number
 
 
-def swept(default: float, *, help: str, absent: object = _NEVER, **limits: float) -> Any:
+def traced(default: float, *, help: str, absent: object = _NEVER, **limits: float) -> Any:
     """A dataclass field that may differ between the lanes of one compiled program."""
-    return _field(default, "swept", help, absent, (), limits)
+    return _field(default, "traced", help, absent, (), limits)
 
 
 def static(default: Value, *, help: str, choices: Sequence[str] = (), absent: object = _NEVER, **limits: float) -> Any:
@@ -205,7 +206,7 @@ def check_values(owner: type[Any], kind: str, values: Mapping[str, object]) -> d
     known = hypers_of(owner)
     for name in values:
         if name not in known:
-            raise unknown(kind, name, known)
+            raise unknown_name(kind, name, known)
     return {name: known[name].check(value) for name, value in values.items()}
 
 
@@ -223,11 +224,11 @@ def hashed_values(owner: Any) -> dict[str, Value]:
     return {name: value for name, value in values_of(owner).items() if value != known[name].absent}
 
 
-def swept_names(owner: Any) -> Iterator[str]:
-    """The names of the swept fields of an agent."""
-    return (name for name, hyper in hypers_of(type(owner)).items() if hyper.kind == "swept")
+def traced_names(owner: Any) -> Iterator[str]:
+    """The names of the traced fields of an agent."""
+    return (name for name, hyper in hypers_of(type(owner)).items() if hyper.kind == "traced")
 
 
 def stack(lanes: Sequence[Any]) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
-    """The swept fields of the lanes' agents, each as one float32 array `[lanes]`."""
-    return {name: np.array([getattr(agent, name) for agent in lanes], np.float32) for name in swept_names(lanes[0])}
+    """The traced fields of the lanes' agents, each as one float32 array `[lanes]`."""
+    return {name: np.array([getattr(agent, name) for agent in lanes], np.float32) for name in traced_names(lanes[0])}

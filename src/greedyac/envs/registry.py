@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from greedyac.core.errors import unknown
+from greedyac.core.errors import unknown_name
 from greedyac.core.fields import checked, hypers_of, show
 from greedyac.envs.base import Env
 from greedyac.envs.classic.acrobot import Acrobot
@@ -30,7 +30,7 @@ World = Env | HostEnv
 def make_env(name: str, options: Mapping[str, object] | None = None) -> Env:
     """The built-in environment of that name with these options of its constructor."""
     if name not in ENVS:
-        raise unknown("environment", name, ENVS)
+        raise unknown_name("environment", name, ENVS)
     env, named = ENVS[name]
     return checked(env, f"option of {name}", options or {}, **named)
 
@@ -60,5 +60,5 @@ def parse_env_option(env: str, option: str, text: str) -> Any:
         return parse_option(text)
     known = hypers_of(ENVS[env][0])
     if option not in known:
-        raise unknown(f"option of {env}", option, known)
+        raise unknown_name(f"option of {env}", option, known)
     return known[option].parse(text)

@@ -47,7 +47,7 @@ class Chunk:
 
     @property
     def case(self) -> Case:
-        """What its runs have in common, seeds and swept hyperparameters aside."""
+        """What its runs have in common, seeds and traced hyperparameters aside."""
         return self.runs[0].case
 
     @property

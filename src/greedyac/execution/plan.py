@@ -93,7 +93,7 @@ def _sweep_values(agent: type[Agent], name: str, values: object, hypers: Mapping
     if not listed:
         raise InputError(f"the sweep of {name} = {values!r} is not allowed; allowed: a list of one or more values")
     checked: list[object] = [check_hypers(agent.name, {name: value})[name] for value in listed]
-    traced = hypers_of(agent)[name].kind == "swept"  # in float32, where close values may be one
+    traced = hypers_of(agent)[name].kind == "traced"  # in float32, where close values may be one
     if len({np.float32(value) if traced else value for value in checked}) < len(checked):  # type: ignore[arg-type]
         raise InputError(f"the sweep of {name} = {show(checked)} is not allowed; allowed: each value once")
     return checked

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from greedyac.agents.presets import PRESETS
-from greedyac.core.errors import InputError, unknown
+from greedyac.core.errors import InputError, unknown_name
 from greedyac.execution.plan import plan_cases
 from greedyac.execution.seeds import seed_list
 from greedyac.training.config import Case, Run, check_steps
@@ -55,7 +55,7 @@ def load_study(which: str) -> Study:
     """The study in a TOML file, or the shipped one of that name."""
     shipped = shipped_studies()
     if "\0" in which or (not which.endswith(".toml") and which not in shipped):
-        raise unknown("study", which, [*shipped, "or the path of a .toml file"])
+        raise unknown_name("study", which, [*shipped, "or the path of a .toml file"])
     file: Traversable | Path = Path(which) if which.endswith(".toml") else shipped[which]
     with _named(f"study {which!r}"):
         try:
@@ -132,7 +132,7 @@ def _check_keys(given: Mapping[str, Any], required: Sequence[str], optional: Seq
     known = [*required, *optional]
     for name in given:
         if name not in known:
-            raise unknown("key", name, known)
+            raise unknown_name("key", name, known)
     for name in required:
         if name not in given:
             raise InputError(f"the key {name!r} is missing; needed: {', '.join(required)}")

@@ -24,7 +24,7 @@ from greedyac.core import spaces as spaces_module
 from greedyac.core.atomic import write_atomically
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
-from greedyac.core.fields import stack, whole
+from greedyac.core.fields import check_int, stack
 from greedyac.core.machine import machine_bytes
 from greedyac.core.streams import Stream, seed_keys, stream_key
 from greedyac.core.xla import configured
@@ -285,7 +285,7 @@ def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
 @configured
 def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
     time, error, restarted = (middle[name] for name in ("time", "error", "restarted"))
-    whole("time", time, 0, run.case.steps)
+    check_int("time", time, 0, run.case.steps)
     if (memory := machine_bytes()) is not None and lane_bytes(run.case.program) > memory:
         raise InputError(f"a replay of {run.case.learner.replay_capacity:,} transitions is too large for this machine")
     evaluations = [math.nan if value is None else float(value) for value in middle["evaluations"]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from greedyac.agents import Agent, make_agent
 from greedyac.core.errors import InputError
-from greedyac.core.fields import hashed_values, whole
+from greedyac.core.fields import check_int, hashed_values
 from greedyac.core.hashing import canonical, short_hash
 from greedyac.core.streams import MAX_SEED
 from greedyac.envs import World, env_label, make_world
@@ -101,7 +101,7 @@ class Run:
 
 def check_seeds(seeds: Iterable[Any]) -> list[int]:
     """The same seeds, if there are any, all in range and none twice."""
-    checked = [whole("seed", seed, 0, MAX_SEED) for seed in seeds]
+    checked = [check_int("seed", seed, 0, MAX_SEED) for seed in seeds]
     if not checked:
         raise InputError("no seeds were given; allowed: one or more whole numbers ≥ 0")
     [(seed, times)] = Counter(checked).most_common(1)
@@ -112,11 +112,11 @@ def check_seeds(seeds: Iterable[Any]) -> list[int]:
 
 def check_steps(steps: object) -> int:
     """A number of steps that can be run."""
-    return whole("steps", steps, 1, MAX_STEPS)
+    return check_int("steps", steps, 1, MAX_STEPS)
 
 
 def check_evaluation(every: object, episodes: object, steps: int) -> tuple[int, int]:
     """How often a run is evaluated offline, and in how many episodes; 0 of 0 means never."""
     if every is None:
         return 0, 0
-    return whole("eval_every", every, 1, steps), whole("eval_episodes", episodes, 1, 1_000_000)
+    return check_int("eval_every", every, 1, steps), check_int("eval_episodes", episodes, 1, 1_000_000)

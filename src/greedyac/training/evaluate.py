@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from scipy import stats
 
-from greedyac.core.fields import whole
+from greedyac.core.fields import check_int
 from greedyac.envs import HostEnv
 from greedyac.training.checkpoint import Policy
 from greedyac.training.config import check_seeds
@@ -33,9 +33,9 @@ class Trained(Protocol):
 def evaluate(policy: Policy | Trained, episodes: int = 10, seed: int = 0, deterministic: bool = True) -> Evaluation:
     """Episodes on the policy's own environment, with the most likely action or with samples."""
     policy = policy if isinstance(policy, Policy) else policy.policy
-    episodes = whole("episodes", episodes, 1, 1_000_000)
+    episodes = check_int("episodes", episodes, 1, 1_000_000)
     [seed] = check_seeds([seed])
-    agent = static_part(policy.agent)  # the swept fields play no part, and would have it compiled anew
+    agent = static_part(policy.agent)  # the traced fields play no part, and would have it compiled anew
     world, trained = policy.run.case.world, (policy.state, policy.scales, jax.random.key(seed))
     if isinstance(world, HostEnv):
         env = world.make()

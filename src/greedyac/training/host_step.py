@@ -62,7 +62,7 @@ class Packing:
 
 
 class Given(NamedTuple):
-    """What stays the same from step to step: keys, swept hyperparameters in one array, and the edges of the curve."""
+    """What stays the same from step to step: keys, traced hyperparameters in one array, and the edges of the curve."""
 
     keys: Array
     hypers: Array

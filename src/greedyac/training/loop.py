@@ -19,7 +19,7 @@ from jax import Array
 from greedyac.agents import NETWORKS, Agent, Metrics
 from greedyac.agents.base import Batch
 from greedyac.agents.random import uniform_action
-from greedyac.core.fields import stack, swept_names
+from greedyac.core.fields import stack, traced_names
 from greedyac.core.spaces import Box, Spaces
 from greedyac.core.streams import Stream, seed_keys, stream_key
 from greedyac.core.xla import configured
@@ -400,5 +400,5 @@ def _is_finite(state: Any) -> bool:
 
 
 def static_part(agent: Agent) -> Agent:
-    """The agent with its swept fields emptied: equal for all lanes of one program."""
-    return dataclasses.replace(agent, **dict.fromkeys(swept_names(agent), 0.0))  # type: ignore[type-var]
+    """The agent with its traced fields emptied: equal for all lanes of one program."""
+    return dataclasses.replace(agent, **dict.fromkeys(traced_names(agent), 0.0))  # type: ignore[type-var]

@@ -15,8 +15,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from greedyac.core import prng, xla
-from greedyac.core.errors import InputError, unknown
-from greedyac.core.fields import whole
+from greedyac.core.errors import InputError, unknown_name
+from greedyac.core.fields import check_int
 from greedyac.core.spaces import Box, Discrete
 from greedyac.core.streams import MAX_SEED, Stream, stream_key
 from greedyac.core.xla import configured
@@ -80,7 +80,7 @@ class Face(gymnasium.Env[Observation, Any]):
 
     def _prepare(self, render_mode: str) -> None:
         if render_mode not in self.metadata["render_modes"]:
-            raise unknown("render mode", render_mode, self.metadata["render_modes"])
+            raise unknown_name("render mode", render_mode, self.metadata["render_modes"])
         self._drawing = drawing_of(self.world)
         self.metadata = {**self.metadata, "render_fps": self._drawing.frames_per_second}
         if render_mode == "human":
@@ -91,7 +91,7 @@ class Face(gymnasium.Env[Observation, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """A new episode from the seed, or from one that `np_random` draws. There are no options."""
         if seed is not None:
-            seed = whole("seed", seed, 0, MAX_SEED)
+            seed = check_int("seed", seed, 0, MAX_SEED)
         super().reset(seed=seed)
         drawn = self.np_random.integers(MAX_SEED, endpoint=True) if seed is None else seed
         xla.start()

@@ -14,7 +14,7 @@ from typing import Any
 
 import gymnasium
 
-from greedyac.core.errors import EnvError, InputError, unknown
+from greedyac.core.errors import EnvError, InputError, unknown_name
 from greedyac.core.fields import show
 from greedyac.core.spaces import Spaces
 from greedyac.envs.gym.translation import Translation, shortened, translation_of
@@ -150,7 +150,7 @@ def find_host_env(name: str, options: Mapping[str, object], built_in: Iterable[s
     """The Gymnasium environment of that id with these options; `built_in` names are for the error's list."""
     _import_home(name)
     if name.rpartition(":")[2] not in gymnasium.registry:
-        raise EnvError(unknown("environment", name, [*built_in, "any Gymnasium id"], nearby=gymnasium.registry))
+        raise EnvError(unknown_name("environment", name, [*built_in, "any Gymnasium id"], nearby=gymnasium.registry))
     return HostEnv(name, tuple(sorted((key, _scalar(key, value)) for key, value in options.items())))
 
 
