@@ -32,7 +32,7 @@ def main() -> None:
     from greedyac.execution.cost import operations
     from greedyac.execution.plan import plan_cases
     from greedyac.training.config import MAX_STEPS
-    from greedyac.training.loop import Lanes
+    from greedyac.training.loop import LaneBatch
 
     gflops: list[float] = []
 
@@ -44,7 +44,7 @@ def main() -> None:
         print(f"{env}: {rate(play, LANES * ALONE):,.0f} steps/s alone, {LANES} lanes")
         for agent in options.agents:
             [case] = plan_cases(agent, env, MAX_STEPS, "paper", {}, {}, {})
-            lanes = Lanes([case.learner], case.world, [0], MAX_STEPS)
+            lanes = LaneBatch([case.learner], case.world, [0], MAX_STEPS)
             lanes.advance(2 * case.learner.batch_size)
             best = rate(partial(lanes.advance, options.steps), options.steps, multiply)
             fraction = best * operations(case.learner, case.world.spaces) / 1e9 / max(gflops)

@@ -61,11 +61,11 @@ def measure(agent: Any, world: Any, steps: int, between: Callable[[], None]) -> 
     import jax.numpy as jnp
     import numpy as np
 
-    from greedyac.training.host import HostLanes
+    from greedyac.training.host import HostLaneBatch
     from greedyac.training.host_step import Given, Packing, host_step
     from greedyac.training.loop import Program
 
-    lanes = HostLanes([agent], world, [0], 10**9)
+    lanes = HostLaneBatch([agent], world, [0], 10**9)
     lanes.advance(agent.batch_size + 200)
     program = Program(lanes.program.agent, lanes.program.spaces)
     packing = Packing(jax.eval_shape(lambda: jax.tree.map(lambda leaf: leaf[0], lanes.state)))

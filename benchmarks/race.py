@@ -24,9 +24,9 @@ def runner(agent: str, env: str, lanes: int) -> None:
     """In a process of its own: train for a moment whenever a line comes in, and tell the run-steps per second."""
     from greedyac.agents import make_agent
     from greedyac.envs import make_env
-    from greedyac.training.loop import Lanes
+    from greedyac.training.loop import LaneBatch
 
-    ran = Lanes([make_agent(agent)] * lanes, make_env(env), range(lanes), 10**8)
+    ran = LaneBatch([make_agent(agent)] * lanes, make_env(env), range(lanes), 10**8)
     ran.advance(300)
     began = time.perf_counter()
     ran.advance(100)

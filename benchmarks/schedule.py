@@ -32,7 +32,7 @@ from greedyac.execution.chunk import Chunk
 from greedyac.execution.cost import nominal_seconds
 from greedyac.execution.dask.engine import _Members
 from greedyac.execution.plan import best_width
-from greedyac.execution.pool import Crew, Worker, hand_out
+from greedyac.execution.pool import Worker, WorkerGroup, dispatch
 from greedyac.execution.process import WorkerProcess
 from greedyac.study.spec import Study, load_study
 from greedyac.study.store import Store
@@ -123,7 +123,7 @@ class SimulatedWorker(Worker):
         self._crew.order(self, chunks)
 
 
-class SimulatedCrew(Crew):
+class SimulatedCrew(WorkerGroup):
     """Workers that are there from the beginning, and a clock that goes from event to event."""
 
     same_machine = False
@@ -172,7 +172,7 @@ def pair_of(case: Case) -> Pair:
 def simulate(chunks: Sequence[Chunk], workers: int, costs: Costs) -> Schedule:
     """How so many workers would work off the chunks."""
     crew = SimulatedCrew(workers, costs)
-    for _ in hand_out(chunks, crew, ATTEMPTS):
+    for _ in dispatch(chunks, crew, ATTEMPTS):
         pass
     longest = max(chunk.all_lanes * costs.run(chunk.case) for chunk in chunks)
     work = sum(len(chunk.runs) * costs.run(chunk.case) for chunk in chunks)

@@ -46,8 +46,9 @@ core, lanes, steps = map(int, sys.argv[1:])
 os.sched_setaffinity(0, {core})
 from greedyac.agents import make_agent
 from greedyac.envs import make_env
-from greedyac.training.loop import Lanes
-run = Lanes([make_agent("greedy-ac")] * lanes, make_env("Pendulum-CA"), range(core * lanes, (core + 1) * lanes), steps)
+from greedyac.training.loop import LaneBatch
+seeds = range(core * lanes, (core + 1) * lanes)
+run = LaneBatch([make_agent("greedy-ac")] * lanes, make_env("Pendulum-CA"), seeds, steps)
 run.advance(steps)
 run.outcomes()
 """

@@ -18,9 +18,9 @@ MEMORY = """
 import resource, sys
 from greedyac.agents import make_agent
 from greedyac.envs import make_env
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import LaneBatch
 width = int(sys.argv[2])
-lanes = Lanes([make_agent("greedy-ac")] * width, make_env(sys.argv[1]), range(width), 100_000)
+lanes = LaneBatch([make_agent("greedy-ac")] * width, make_env(sys.argv[1]), range(width), 100_000)
 lanes.advance(64)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """

@@ -14,4 +14,6 @@ def register() -> None:
     """Register what is not yet registered."""
     for name in NAMES:
         if f"greedyac/{name}-v0" not in gymnasium.registry:
-            gymnasium.register(f"greedyac/{name}-v0", entry_point="greedyac.envs.gym.face:Face", kwargs={"name": name})
+            gymnasium.register(
+                f"greedyac/{name}-v0", entry_point="greedyac.envs.gym.wrapper:GymnasiumWrapper", kwargs={"name": name}
+            )

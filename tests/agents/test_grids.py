@@ -18,11 +18,11 @@ from greedyac.core import spaces
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import HostEnv, make_env, make_world
-from greedyac.envs.gym.translation import Translation
+from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.execution.cost import operations
 from greedyac.execution.plan import plan_cases, plan_chunks, widest
 from greedyac.training.config import Run
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import LaneBatch
 
 ACTIONS = theirs.Discrete(3)
 GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
@@ -53,18 +53,18 @@ def box(*shape: int, dtype: Any = np.float32, high: float = 1) -> theirs.Box:
     ],
 )
 def test_boxes_of_three_axes_and_pictures_are_grids(space: Any, grid: Any, stored: str) -> None:
-    seen = Translation(space, ACTIONS).spaces.observation
+    seen = SpaceAdapter(space, ACTIONS).spaces.observation
     assert (seen.grid, seen.stored) == (grid, stored)
     assert seen.size == theirs.flatdim(space)
 
 
 def test_pixels_become_numbers_between_0_and_1_and_bytes_of_vectors_stay() -> None:
     image = np.arange(60, dtype=np.uint8).reshape(4, 5, 3) * 4
-    told = Translation(box(4, 5, 3, dtype=np.uint8, high=255), ACTIONS)
+    told = SpaceAdapter(box(4, 5, 3, dtype=np.uint8, high=255), ACTIONS)
     np.testing.assert_allclose(told.observation(image), image.ravel() / 255, rtol=1e-6)
     assert told.spaces.observation.high == (1.0,) * 60
     vector = np.arange(7, dtype=np.uint8)
-    told = Translation(box(7, dtype=np.uint8, high=255), ACTIONS)
+    told = SpaceAdapter(box(7, dtype=np.uint8, high=255), ACTIONS)
     np.testing.assert_array_equal(told.observation(vector), vector)
     assert told.spaces.observation.high == (255.0,) * 7
 
@@ -73,7 +73,7 @@ def test_pixels_become_numbers_between_0_and_1_and_bytes_of_vectors_stay() -> No
 def test_spaces_of_grids_survive_json_and_gymnasium(kind: str) -> None:
     ours = Spaces(Box((0.0,) * 40, (1.0,) * 40, (4, 5, 2), kind), Discrete(3))
     assert spaces.from_json(spaces.to_json(ours)) == ours
-    again = Translation.from_json(Translation.of(ours).to_json()).spaces
+    again = SpaceAdapter.from_json(SpaceAdapter.of(ours).to_json()).spaces
     assert again.observation.grid == (4, 5, 2)
     assert again.observation.stored == kind
     np.testing.assert_allclose(again.observation.high, 1, rtol=1e-6)
@@ -179,7 +179,7 @@ LEARNERS = [name for name in AGENTS if name != "random"]
 def test_every_agent_learns_which_of_two_pixels_is_lit(agent: str, kind: str) -> None:
     more = {} if kind == "continuous" else {"discrete_critic": kind}
     env = TwoPixels(continuous=kind == "continuous")
-    lanes = Lanes([make_agent(agent, {**SMALL, **more})], env, [0], steps=2500)
+    lanes = LaneBatch([make_agent(agent, {**SMALL, **more})], env, [0], steps=2500)
     assert len(lanes.state.diverged_at) == 1  # no lane beside it
     lanes.advance(lanes.steps)
     learned = jax.tree.map(lambda leaf: leaf[0], lanes.state.agent)
@@ -199,7 +199,7 @@ def test_all_games_of_the_package_run_on_the_host(game: str) -> None:
     assert world.spaces.observation.grid[:2] == (10, 10)
     env = world.make()
     seen, _ = env.reset(seed=1)
-    assert world.translation.observation(seen).shape == (world.spaces.observation.size,)
+    assert world.adapter.observation(seen).shape == (world.spaces.observation.size,)
     world.close(env)
 
 

@@ -21,13 +21,13 @@ from greedyac.core import spaces
 from greedyac.core.errors import InputError
 from greedyac.core.spaces import Box, Image
 from greedyac.envs.gym import host
+from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.envs.gym.host import named_host_env
-from greedyac.envs.gym.translation import Translation
 from greedyac.execution.cost import operations
 from greedyac.execution.plan import plan_cases
 from greedyac.nn.layers import KERNELS, Encoder, encoded_size
 from greedyac.training import bits
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import LaneBatch
 
 ACTIONS = theirs.Discrete(3)
 PIXELS: Any = theirs.Box(0, 255, (4, 5, 3), np.uint8)
@@ -71,25 +71,25 @@ NESTED = theirs.Dict(
     ids=str,
 )
 def test_images_are_found_among_the_parts(space: Any, images: list[Image], stored: str) -> None:
-    known = Translation(space, ACTIONS)
+    known = SpaceAdapter(space, ACTIONS)
     seen = known.spaces.observation
     assert (seen.images, seen.stored) == (tuple(images), stored)
     assert seen.size == theirs.flatdim(space)
     assert spaces.from_json(spaces.to_json(known.spaces)) == known.spaces
-    again = Translation.from_json(known.to_json())
+    again = SpaceAdapter.from_json(known.to_json())
     assert again == known
     assert again.spaces == known.spaces
 
 
 def test_a_space_without_images_is_written_as_ever() -> None:
-    known = Translation(theirs.Dict(line=LINE, bytes=BYTES), ACTIONS)
+    known = SpaceAdapter(theirs.Dict(line=LINE, bytes=BYTES), ACTIONS)
     assert spaces.to_json(known.spaces)["observation"].keys() == {"low", "high"}
     assert known.to_json().keys() == {"observation", "action"}
 
 
 @pytest.mark.parametrize("start", [-1, 3])
 def test_forged_images_are_refused(start: int) -> None:
-    known = spaces.to_json(Translation(theirs.Tuple([LINE, PIXELS]), ACTIONS).spaces)
+    known = spaces.to_json(SpaceAdapter(theirs.Tuple([LINE, PIXELS]), ACTIONS).spaces)
     [image] = known["observation"]["images"]
     with pytest.raises(ValueError, match="images at"):
         spaces.from_json({**known, "observation": {**known["observation"], "images": [{**image, "start": start}]}})
@@ -109,7 +109,7 @@ def test_an_image_in_a_dict_that_is_too_large_is_refused_in_one_line() -> None:
 def test_pixels_are_scaled_and_all_else_stays() -> None:
     NESTED.seed(0)
     given = [NESTED.sample() for _ in range(3)]
-    known = Translation(NESTED, ACTIONS)
+    known = SpaceAdapter(NESTED, ACTIONS)
     expected = [
         flat(one["a"], np.arange(3) == one["b"][0], one["b"][1]["c"], one["b"][1]["d"][0] / 255, one["e"])
         for one in given
@@ -128,14 +128,14 @@ def test_pixels_are_scaled_and_all_else_stays() -> None:
 
 def test_pixels_are_what_they_are_in_an_image_by_itself() -> None:
     image = PIXELS.sample()
-    alone = Translation(PIXELS, ACTIONS).observation(image)
+    alone = SpaceAdapter(PIXELS, ACTIONS).observation(image)
     np.testing.assert_array_equal(
-        Translation(theirs.Tuple([LINE, PIXELS]), ACTIONS).observation(((0, 0), image))[2:], alone
+        SpaceAdapter(theirs.Tuple([LINE, PIXELS]), ACTIONS).observation(((0, 0), image))[2:], alone
     )
 
 
 def test_a_small_image_is_scaled_too() -> None:
-    seen = Translation(theirs.Tuple([SMALL, LINE]), ACTIONS).observation((np.full((2, 3, 1), 51), (7, 8)))
+    seen = SpaceAdapter(theirs.Tuple([SMALL, LINE]), ACTIONS).observation((np.full((2, 3, 1), 51), (7, 8)))
     np.testing.assert_allclose(seen, [0.2] * 6 + [7, 8], rtol=1e-6)
 
 
@@ -144,7 +144,7 @@ def test_a_small_image_is_scaled_too() -> None:
 )
 def test_a_replay_packs_bytes_and_bits_and_gives_them_back(space: Any) -> None:
     space.seed(1)
-    known = Translation(space, ACTIONS)
+    known = SpaceAdapter(space, ACTIONS)
     box, seen = known.spaces.observation, np.stack([known.observation(space.sample()) for _ in range(4)])
     packed = jax.jit(bits.pack, static_argnums=1)(jnp.asarray(seen), box)
     assert packed.dtype == jnp.uint32
@@ -169,7 +169,7 @@ def with_random_weights(eye: Encoder) -> Encoder:
 def test_a_network_sees_images_as_if_each_were_alone_then_the_other_numbers() -> None:
     NESTED.seed(2)
     given = [NESTED.sample() for _ in range(3)]
-    known = Translation(NESTED, ACTIONS)
+    known = SpaceAdapter(NESTED, ACTIONS)
     eye = with_random_weights(Encoder(known.spaces.observation))
     assert len(eye.convolutions) == 2
     alone = []
@@ -177,7 +177,7 @@ def test_a_network_sees_images_as_if_each_were_alone_then_the_other_numbers() ->
         (0, BITS, [one["b"][1]["c"] for one in given]),
         (1, PIXELS, [one["b"][1]["d"][0] for one in given]),
     ]:
-        by_itself = Translation(space, ACTIONS)
+        by_itself = SpaceAdapter(space, ACTIONS)
         lone = eqx.tree_at(
             lambda lone: lone.convolution, Encoder(by_itself.spaces.observation), eye.convolutions[place]
         )
@@ -190,9 +190,9 @@ def test_a_network_sees_images_as_if_each_were_alone_then_the_other_numbers() ->
 
 
 def test_small_images_and_lone_grids_have_no_more_convolutions() -> None:
-    small = Encoder(Translation(theirs.Tuple([SMALL, LINE]), ACTIONS).spaces.observation)
+    small = Encoder(SpaceAdapter(theirs.Tuple([SMALL, LINE]), ACTIONS).spaces.observation)
     assert (jax.tree.leaves(small), small.size) == ([], 8)
-    lone = Encoder(Translation(PIXELS, ACTIONS).spaces.observation)
+    lone = Encoder(SpaceAdapter(PIXELS, ACTIONS).spaces.observation)
     assert [leaf.shape for leaf in jax.tree.leaves(lone)] == [(3, 3, 3, KERNELS), (KERNELS,)]
     assert lone.convolutions == ()
 
@@ -208,7 +208,7 @@ def test_one_layer_of_128_units_follows_unless_another_is_asked_for() -> None:
 
 def test_operations_count_every_convolution() -> None:
     """By hand: 6 and 2 places, 27 and 9 inputs, 16 kernels; 128 numbers found and 7 others; ten passes, one of one."""
-    known = Translation(NESTED, ACTIONS).spaces
+    known = SpaceAdapter(NESTED, ACTIONS).spaces
     one = 2 * (6 * 27 * 16 + 2 * 9 * 16 + (128 + 7) * 20 + 20 * 3)
     assert operations(make_agent("greedy-ac", {"hidden": (20,)}), known) == one * (1 + 32 * (4 + 5))
 
@@ -232,7 +232,7 @@ def test_an_agent_learns_from_an_image_among_other_numbers() -> None:
         "replay_capacity": 2000, "discount": 0.5,
     }  # fmt: skip
     env = Framed(continuous=False)
-    lanes = Lanes([make_agent("greedy-ac", hypers)], env, [0], steps=2500)
+    lanes = LaneBatch([make_agent("greedy-ac", hypers)], env, [0], steps=2500)
     assert len(lanes.state.diverged_at) == 1  # no lane beside it, as of any convolution
     lanes.advance(lanes.steps)
     learned = jax.tree.map(lambda leaf: leaf[0], lanes.state.agent)
@@ -323,8 +323,8 @@ def test_a_file_of_an_agent_that_saw_images_as_numbers_is_still_read(
 ) -> None:
     """It goes on seeing them so, also when it learns and is evaluated on an environment that is given."""
 
-    def before(_: str, env: Any) -> Translation:
-        return Translation(env.observation_space, env.action_space, images=False)
+    def before(_: str, env: Any) -> SpaceAdapter:
+        return SpaceAdapter(env.observation_space, env.action_space, images=False)
 
     with monkeypatch.context() as patched:
         patched.setattr(host, "translation_of", before)

@@ -9,7 +9,7 @@ from helpers.probes import BY_ACTION, BY_BOTH, BY_OBSERVATION, CONSTANT, TWO_STE
 
 from greedyac.agents import make_agent
 from greedyac.envs import Control
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import LaneBatch
 
 SEEDS = range(4)
 DISCOUNT = 0.5
@@ -54,15 +54,15 @@ MARKED = [pytest.param(case, marks=pytest.mark.slow) if case in SLOW else case f
 
 
 @pytest.fixture(scope="module", params=MARKED)
-def trained(request: pytest.FixtureRequest) -> tuple[Case, Lanes]:
+def trained(request: pytest.FixtureRequest) -> tuple[Case, LaneBatch]:
     case = CASES[request.param]
     agent = make_agent(case.agent, {**HYPERS, "entropy_scale": ENTROPY_SCALE[case.agent], **case.options})
-    lanes = Lanes([agent] * len(SEEDS), case.env, SEEDS, steps=case.steps)
+    lanes = LaneBatch([agent] * len(SEEDS), case.env, SEEDS, steps=case.steps)
     lanes.advance(lanes.steps)
     return case, lanes
 
 
-def chosen(lanes: Lanes, env: Control, observation: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def chosen(lanes: LaneBatch, env: Control, observation: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The force of each lane's most likely action for an observation, and its value; `[lanes, 2]` by two critics."""
     state, given = lanes.state.agent, np.asarray(observation, np.float32)
     actions = jax.vmap(lambda actor: actor(given).mode())(state.actor)
@@ -78,7 +78,7 @@ def value_by_hand(kind: int, signal: int, force: Any, continuous: bool) -> Any:
 
 @pytest.mark.parametrize(("kind", "signal"), PROBES)
 def test_the_value_of_the_policys_action_is_the_one_known_by_hand(
-    trained: tuple[Case, Lanes], kind: int, signal: int
+    trained: tuple[Case, LaneBatch], kind: int, signal: int
 ) -> None:
     case, lanes = trained
     force, values = chosen(lanes, case.env, [*np.eye(5)[kind], signal])
@@ -89,7 +89,7 @@ def test_the_value_of_the_policys_action_is_the_one_known_by_hand(
 
 
 @pytest.mark.parametrize(("signal", "kind"), [(0, BY_ACTION), (1, BY_BOTH), (-1, BY_BOTH)])
-def test_the_actor_finds_the_best_action(trained: tuple[Case, Lanes], kind: int, signal: int) -> None:
+def test_the_actor_finds_the_best_action(trained: tuple[Case, LaneBatch], kind: int, signal: int) -> None:
     case, lanes = trained
     force, _ = chosen(lanes, case.env, [*np.eye(5)[kind], signal])
     best = {(BY_ACTION, 0): 0.5 if case.env.continuous else -1, (BY_BOTH, 1): 1, (BY_BOTH, -1): -1}[kind, signal]
@@ -103,7 +103,7 @@ def test_a_time_limit_does_not_lower_the_value(agent: str, continuous: bool) -> 
     """Reward 1 for ever is worth 1/(1 − γ) = 5. Were the cut after 5 steps a termination, it would be worth less."""
     learner = make_agent(agent, {**HYPERS, "discount": 0.8, "entropy_scale": 0.0})
     env = Endless(continuous=continuous, time_limit=5)
-    lanes = Lanes([learner] * 2, env, range(2), steps=4000)
+    lanes = LaneBatch([learner] * 2, env, range(2), steps=4000)
     lanes.advance(lanes.steps)
     _, values = chosen(lanes, env, [1.0])
     np.testing.assert_allclose(values, 5.0, atol=0.1)

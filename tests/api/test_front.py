@@ -210,7 +210,7 @@ def moved(model: Model, path: Path, everything: bool) -> Model:
 @MODELS
 def test_saved_and_loaded(made: Callable[..., Model], tmp_path: Path) -> None:
     model = made().learn(30)
-    shape = model.policy.translation.observation(np.zeros(2 if made is pendulum else (2, 3))).shape
+    shape = model.policy.adapter.observation(np.zeros(2 if made is pendulum else (2, 3))).shape
     given = np.random.default_rng(0).uniform(-1, 1, (5, *shape)).astype(np.float32)
     given = given if made is pendulum else given.reshape(5, 2, 3)
     for everything in (False, True):
@@ -562,7 +562,7 @@ def test_evaluations_and_checkpoints_change_nothing(made: Callable[..., Model], 
     callbacks = [
         greedyac.Evaluate(20, 2, best=tmp_path / "best"),
         greedyac.Checkpoint(15, tmp_path / "{steps}", everything=True),
-        with_every(10, lambda model: model.predict(model.policy.translation._observations.sample(), False)),
+        with_every(10, lambda model: model.predict(model.policy.adapter._observations.sample(), False)),
     ]
     watched, alone = made().learn(40, callback=callbacks), made().learn(40)
     assert bits(watched) == bits(alone)
@@ -711,8 +711,8 @@ def test_parts_of_an_observation_keep_their_order(tmp_path: Path) -> None:
     assert np.array_equal(
         loaded.predict(seen, deterministic=False).action, model.predict(seen, deterministic=False).action
     )
-    assert np.array_equal(loaded.policy.translation.observation(seen), model.policy.translation.observation(seen))
-    assert greedyac.load(tmp_path / "parts", env=Parts).policy.translation == model.policy.translation
+    assert np.array_equal(loaded.policy.adapter.observation(seen), model.policy.adapter.observation(seen))
+    assert greedyac.load(tmp_path / "parts", env=Parts).policy.adapter == model.policy.adapter
 
 
 def test_options_of_an_environment_are_saved_with_it(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from greedyac.envs.gym.host import named_host_env
 from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
 from greedyac.training.config import Case, Run
 from greedyac.training.drive import make_lanes
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import LaneBatch
 
 STEPS = 120
 TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 8, "replay_capacity": 40}
@@ -58,7 +58,7 @@ def run_of(agent: str, env: str, seed: int, **more: Any) -> Run:
     return Run(case, seed)
 
 
-def begin(runs: list[Run], *snapshots: Any) -> Lanes:
+def begin(runs: list[Run], *snapshots: Any) -> LaneBatch:
     case = runs[0].case
     return make_lanes([run.case.learner for run in runs], case.world, [run.seed for run in runs], STEPS, 0, snapshots)
 

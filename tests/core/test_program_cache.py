@@ -16,12 +16,12 @@ HASH = """
 import hashlib, sys, jax, numpy as np
 from greedyac.core import xla
 xla.MIN_SECONDS = 0.0
-from greedyac.training.drive import drive, make_lanes
+from greedyac.training.drive import make_lanes, run_blocks
 from greedyac.execution.plan import plan_cases
 small = {"hidden": (8,), "batch_size": 4, "replay_capacity": 50}
 [case] = plan_cases(*sys.argv[1:], 40, None, {}, {}, small)
 lanes = make_lanes([case.learner] * 2, case.world, [0, 1], 40)
-drive(lanes, lambda _: None)
+run_blocks(lanes, lambda _: None)
 lanes.evaluate(1)
 parts = [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves((lanes.state.agent, lanes.evaluations))]
 print(hashlib.sha256(b"".join(parts)).hexdigest())

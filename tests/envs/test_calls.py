@@ -16,7 +16,7 @@ from helpers.paths import TESTS
 
 import greedyac
 from greedyac.cli import main
-from greedyac.envs.gym.translation import Translation
+from greedyac.envs.gym.adapter import SpaceAdapter
 
 NUMBERS = np.zeros(3, np.float32)
 
@@ -210,10 +210,10 @@ def test_missing_spaces_are_named(kind: type[Bare], space: str, wrap: Callable[[
 
 
 def test_an_image_of_another_layout_is_refused() -> None:
-    translation = Translation(gymnasium.spaces.Box(0, 255, (8, 6, 3), np.uint8), gymnasium.spaces.Discrete(2))
-    assert translation.observation(np.zeros((8, 6, 3), np.uint8)).shape == (144,)
+    adapter = SpaceAdapter(gymnasium.spaces.Box(0, 255, (8, 6, 3), np.uint8), gymnasium.spaces.Discrete(2))
+    assert adapter.observation(np.zeros((8, 6, 3), np.uint8)).shape == (144,)
     with pytest.raises(ValueError, match=r"it has the shape \(3, 8, 6\), and the space has \(8, 6, 3\)"):
-        translation.observation(np.zeros((3, 8, 6), np.uint8))
+        adapter.observation(np.zeros((3, 8, 6), np.uint8))
 
 
 @pytest.mark.parametrize("reward", [None, "one", np.ones(1), [1.0]])

@@ -23,7 +23,7 @@ from helpers.sweeping import chunks_of
 from greedyac.core.errors import WorkerError
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.dask import connect, engine, member
-from greedyac.execution.pool import hand_out
+from greedyac.execution.pool import dispatch
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 DONE: dict[str, Any] = {"event": "done", "file": None, "runs": 1, "diverged": 0, "links": True, "failed": {}}
@@ -62,7 +62,7 @@ def swept(cluster: LocalCluster, folder: Path, chunks: int, **options: Any) -> l
     crew = engine._Members(engine.DaskEngine(cluster.scheduler_address, **options), folder)
     crew.batch_seconds = 0.0
     given = [Chunk(chunk.runs, 2, folder) for chunk in chunks_of(chunks)]
-    return [event for event in hand_out(given, crew, 3) if event["event"] != "ready"]
+    return [event for event in dispatch(given, crew, 3) if event["event"] != "ready"]
 
 
 def pretend(seconds: Callable[[str], float]) -> Callable[[dict[str, Any], Path], list[dict[str, Any]]]:
@@ -301,7 +301,7 @@ def test_an_error_that_nobody_thought_of_ends_the_sweep(
     monkeypatch.setattr(engine._Members, "_show_sign", show)
     start(one=1)
     crew = engine._Members(engine.DaskEngine(cluster.scheduler_address), tmp_path)
-    events = hand_out([Chunk(chunk.runs, 2, tmp_path) for chunk in chunks_of(4)], crew, 3)
+    events = dispatch([Chunk(chunk.runs, 2, tmp_path) for chunk in chunks_of(4)], crew, 3)
     with pytest.raises(WorkerError, match=r"^Dask: RuntimeError: unheard of$"):
         lost.extend(events)
     assert lost == []

@@ -32,7 +32,7 @@ from greedyac.study.store import Store
 from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
 from greedyac.training.config import Case, Run
 from greedyac.training.drive import make_lanes
-from greedyac.training.loop import Lanes, lane_bytes
+from greedyac.training.loop import LaneBatch, lane_bytes
 
 PAPER = ["paper/per-env", "paper/sweep-ca", "paper/sac-ablation"]
 
@@ -193,7 +193,7 @@ def test_runs_have_the_same_bits_at_the_narrowest_and_the_widest_width(
     case = Case(agent, env, 1100, {"replay_capacity": 1100, **hypers})
     weights = []
     for width in (2, widest):
-        lanes = Lanes([case.learner] * width, case.world, list(range(3, 3 + width)), case.steps)
+        lanes = LaneBatch([case.learner] * width, case.world, list(range(3, 3 + width)), case.steps)
         lanes.advance(case.steps)
         kept = jax.tree.leaves((lanes.state.agent.actor, lanes.state.agent.critic))
         weights.append([np.asarray(leaf[0]) for leaf in kept])
@@ -224,7 +224,7 @@ def test_lanes_that_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_memory_of_a_lane_is_what_a_lane_holds() -> None:
     case = Case("sac", "Acrobot-DA", 10)
-    lanes = Lanes([case.learner] * 2, case.world, [0, 1], 10)
+    lanes = LaneBatch([case.learner] * 2, case.world, [0, 1], 10)
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(lanes.state))
     assert 2 * lane_bytes(case.program) == held
     memory = machine_bytes()
@@ -347,7 +347,7 @@ def test_chunks_for_accelerators_have_many_lanes_there_and_few_on_a_core(
     assert (again.lanes, again.width, again.chunk_id) == (32, 7, wide[0].chunk_id)
     widths: list[int] = []
 
-    def noted(*given: Any) -> Lanes:
+    def noted(*given: Any) -> LaneBatch:
         widths.append(given[4])
         return make_lanes(*given)
 

@@ -11,7 +11,7 @@ from helpers.sweeping import chunks_of
 from greedyac.core.errors import WorkerError
 from greedyac.execution import local
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.pool import LOSSES, MOST_TOGETHER, Crew, Worker, hand_out
+from greedyac.execution.pool import LOSSES, MOST_TOGETHER, Worker, WorkerGroup, dispatch
 
 DONE = {"event": "done"}
 READY = {"event": "ready"}
@@ -32,7 +32,7 @@ class Scripted(Worker):
             self.crew.put(self, event)
 
 
-class Script(Crew):
+class Script(WorkerGroup):
     """Workers whose answers are written down."""
 
     same_machine = False
@@ -60,28 +60,28 @@ def always(worker: Scripted, chunks: list[Chunk]) -> list[dict[str, Any]]:
 
 def test_each_chunk_is_done_once() -> None:
     crew = Script("ab", always)
-    assert sorted(told(hand_out(chunks_of(5), crew, 3))) == [("done", seed) for seed in range(5)]
+    assert sorted(told(dispatch(chunks_of(5), crew, 3))) == [("done", seed) for seed in range(5)]
     assert sorted(seed for worker in crew.workers.values() for batch in worker.sent for seed in batch) == list(range(5))
     assert crew.closed
 
 
 def test_a_worker_goes_on_with_its_program_and_another_takes_the_other() -> None:
     crew = Script("ab", always)
-    told(hand_out(chunks_of(6, agents=("random", "vanilla-ac")), crew, 3))
+    told(dispatch(chunks_of(6, agents=("random", "vanilla-ac")), crew, 3))
     assert [worker.sent for worker in crew.workers.values()] == [[[0], [2], [4]], [[1], [3], [5]]]
 
 
 def test_short_chunks_go_together_as_far_as_that_leaves_some_for_others() -> None:
     crew = Script("ab", always, batch_seconds=1.0)
-    told(hand_out(chunks_of(40), crew, 3))
+    told(dispatch(chunks_of(40), crew, 3))
     sizes = [len(batch) for batch in crew.workers["a"].sent + crew.workers["b"].sent]
     assert max(sizes) == 20  # of 40, when only the first had come
     assert sum(sizes) == 40
     crew = Script("a", always, batch_seconds=1.0)
-    told(hand_out(chunks_of(1000), crew, 3))
+    told(dispatch(chunks_of(1000), crew, 3))
     assert max(len(batch) for batch in crew.workers["a"].sent) == MOST_TOGETHER
     crew = Script("a", always, batch_seconds=1.0)
-    told(hand_out(chunks_of(40, steps=10_000_000), crew, 3))
+    told(dispatch(chunks_of(40, steps=10_000_000), crew, 3))
     assert {len(batch) for batch in crew.workers["a"].sent} == {1}
 
 
@@ -94,7 +94,7 @@ def test_those_that_were_lost_together_are_tried_alone_and_only_the_culprit_fail
         return [READY, *([DONE] * len(chunks))]
 
     crew = Script("a", answers, batch_seconds=1.0)
-    events = told(hand_out(chunks_of(40), crew, 3))
+    events = told(dispatch(chunks_of(40), crew, 3))
     assert sorted(seed for event, seed in events if event == "done") == [seed for seed in range(40) if seed != culprit]
     assert [seed for event, seed in events if event == "failed"] == [culprit]
     assert sum([culprit] == batch for batch in crew.workers["a"].sent) == LOSSES - 1  # and once among others
@@ -106,7 +106,7 @@ def test_a_chunk_that_was_never_begun_is_not_blamed_for_the_loss_of_its_workers(
             return [LEFT | {"begun": False}, {"event": "joined"}]
         return always(worker, chunks)
 
-    events = told(hand_out(chunks_of(1), Script("a", answers), 3))
+    events = told(dispatch(chunks_of(1), Script("a", answers), 3))
     assert events == [*[("lost", 0)] * LOSSES, ("done", 0)]
 
 
@@ -120,7 +120,7 @@ def test_a_process_that_dies_in_a_batch_is_held_against_the_chunk_that_was_under
         return said
 
     crew = Script("a", answers, batch_seconds=1.0)
-    events = list(hand_out(chunks_of(40), crew, 3))
+    events = list(dispatch(chunks_of(40), crew, 3))
     [failed] = [event for event in events if event["event"] == "failed"]
     assert (failed["chunk"].runs[0].seed, failed["attempts"]) == (5, 3)
     assert failed["error"] == "the process of a died (signal 9)"
@@ -130,13 +130,13 @@ def test_a_process_that_dies_in_a_batch_is_held_against_the_chunk_that_was_under
 def test_a_worker_that_is_not_fit_gets_no_more_and_without_others_it_ends() -> None:
     unfit = {"event": "unfit", "error": "can't train"}
     crew = Script("ab", lambda worker, chunks: [unfit] if worker.name == "a" else always(worker, chunks))
-    events = list(hand_out(chunks_of(4), crew, 3))
+    events = list(dispatch(chunks_of(4), crew, 3))
     [lost] = [event for event in events if event["event"] == "lost"]
     assert lost["error"] == "a can't train, and gets no more chunks"
     assert len(crew.workers["a"].sent) == 1
     assert sum(event["event"] == "done" for event in events) == 4
     with pytest.raises(WorkerError, match=r"^[ab] can't train$"):
-        list(hand_out(chunks_of(4), Script("ab", lambda worker, chunks: [unfit]), 3))
+        list(dispatch(chunks_of(4), Script("ab", lambda worker, chunks: [unfit]), 3))
 
 
 def test_those_that_are_of_no_use_do_not_end_it_if_others_are_there_that_were_not_used() -> None:
@@ -148,7 +148,7 @@ def test_those_that_are_of_no_use_do_not_end_it_if_others_are_there_that_were_no
         return []
 
     crew = Script("a", answers, spare=True)
-    assert sorted(told(hand_out(chunks_of(4), crew, 3))) == [*(("done", seed) for seed in range(4)), ("lost", 0)]
+    assert sorted(told(dispatch(chunks_of(4), crew, 3))) == [*(("done", seed) for seed in range(4)), ("lost", 0)]
 
 
 @pytest.mark.parametrize(("number", "times"), [(errno.ENOSPC, 1), (errno.EIO, 3)])
@@ -156,21 +156,21 @@ def test_a_worker_that_can_not_write_is_tried_again_if_there_is_hope(number: int
     unwritable = {"event": "unwritable", "error": "no", "errno": number}
     crew = Script("a", lambda worker, chunks: [READY, unwritable])
     with pytest.raises(WorkerError, match=r"^a could not write its results: no$"):
-        list(hand_out(chunks_of(4), crew, 3))
+        list(dispatch(chunks_of(4), crew, 3))
     assert len(crew.workers["a"].sent) == times
 
 
 def test_what_a_dismissed_worker_says_is_not_heard() -> None:
     said = [{"event": "unfit", "error": "no"}, DONE]
     crew = Script("ab", lambda worker, chunks: said if worker.name == "a" else always(worker, chunks))
-    assert sorted(told(hand_out(chunks_of(4), crew, 3))) == [*(("done", seed) for seed in range(4)), ("lost", 0)]
+    assert sorted(told(dispatch(chunks_of(4), crew, 3))) == [*(("done", seed) for seed in range(4)), ("lost", 0)]
 
 
 def test_an_engine_that_fails_ends_it() -> None:
     crew = Script("a", lambda worker, chunks: [])
     crew.put(None, {"event": "told", "message": "hello"})
     crew.put(None, {"event": "error", "error": "the end"})
-    events = hand_out(chunks_of(4), crew, 3)
+    events = dispatch(chunks_of(4), crew, 3)
     assert next(events) == {"event": "told", "message": "hello"}
     with pytest.raises(WorkerError, match="the end"):
         list(events)
@@ -194,14 +194,14 @@ def test_one_that_left_and_may_come_back_is_waited_for_though_one_that_is_of_no_
         return []
 
     crew = Script("ba", answers)
-    events = told(hand_out(chunks_of(4), crew, 3))
+    events = told(dispatch(chunks_of(4), crew, 3))
     assert sorted(seed for event, seed in events if event == "done") == list(range(4))
 
 
 def test_that_a_worker_gets_no_more_is_told_whatever_was_told_before() -> None:
     died = {"event": "died", "ending": "signal 9"}  # before it is ready
     crew = Script("ab", lambda worker, chunks: [died] if worker.name == "a" else always(worker, chunks))
-    errors = [event["error"] for event in hand_out(chunks_of(9), crew, 3) if event.get("again") is False]
+    errors = [event["error"] for event in dispatch(chunks_of(9), crew, 3) if event.get("again") is False]
     assert errors == [
         *["the process of a died (signal 9)"] * 2,
         "the process of a died (signal 9), and gets no more chunks",

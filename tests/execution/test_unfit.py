@@ -167,9 +167,9 @@ def test_a_chunk_that_keeps_killing_is_recorded_as_failed(
     fewer = faults_file(tmp_path / "fewer", setting("execution.pool", LOSSES=2))
     code, _, complaints = sweeps.run(study, tmp_path / "store", *on(cluster), faults=fewer)
     assert code == 1
-    *setbacks, last = [line for line in complaints if line.startswith(("chunk", "greedyac"))]
-    assert sum(error in line for line in setbacks) >= attempts
-    assert any(line.endswith(f"recorded as failed after {attempts} attempts") for line in setbacks)
+    *failures, last = [line for line in complaints if line.startswith(("chunk", "greedyac"))]
+    assert sum(error in line for line in failures) >= attempts
+    assert any(line.endswith(f"recorded as failed after {attempts} attempts") for line in failures)
     assert "8 runs failed" in last
     assert counts(tmp_path / "store", capsys) == {"planned": 80, "done": 72, "diverged": 0, "failed": 8, "missing": 0}
 

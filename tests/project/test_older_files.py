@@ -13,7 +13,7 @@ from greedyac import load
 from greedyac.cli import main
 from greedyac.study.store import Store
 from greedyac.training.checkpoint import Policy, load_policy, read_checkpoint
-from greedyac.training.drive import drive, make_lanes
+from greedyac.training.drive import make_lanes, run_blocks
 
 OLD = TESTS / "data/0.1.0"
 
@@ -41,7 +41,7 @@ def test_a_run_in_the_middle_goes_on_as_it_did(agent: str) -> None:
     assert held.snapshot is not None
     assert held.snapshot.time == 25
     lanes = make_lanes([run.case.learner], run.case.world, [run.seed], run.case.steps, snapshots=[held.snapshot])
-    drive(lanes, lambda _: None)
+    run_blocks(lanes, lambda _: None)
     went_on = Policy.of(run, lanes.outcomes()[0])
     lanes.close()
     ended = load_policy(OLD / f"{agent}.safetensors")

@@ -21,7 +21,7 @@ from greedyac.results.provenance import software, versions
 from greedyac.study.rerun import Rerun, find_row, rerun, run_of
 from greedyac.study.spec import parse_study
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import LaneBatch
 
 Capture = pytest.CaptureFixture[str]
 STUDY = """
@@ -112,7 +112,7 @@ def linear(layer: Linear, inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def test_diagnostics_are_those_of_the_networks_at_that_step(store: Store, healthy: str, again: Rerun) -> None:
     case = run_of(find_row(store, healthy)).case
-    lanes = Lanes([case.learner], case.world, [1], case.steps)
+    lanes = LaneBatch([case.learner], case.world, [1], case.steps)
     lanes.advance(124)
     observation, agent = np.asarray(lanes.state.observation[0], np.float64), lanes.state.agent
     for policy, net in {"actor": agent.actor, "proposal": agent.proposal}.items():

@@ -219,10 +219,10 @@ def test_a_chunk_that_always_fails_is_recorded_and_the_rest_goes_on(
     code, printed, complaints = sweeps.run(study, folder, faults=faults)
     assert code == 1
     assert printed.endswith(f"72 done, 0 diverged, 8 failed of 80 runs in {folder}\n")
-    *setbacks, last = complaints
-    assert len(setbacks) == 3
-    assert all(f"(8 runs of random on Pendulum-CA): {error}; tried again" in line for line in setbacks[:2])
-    assert setbacks[2].endswith(f"{error}; recorded as failed after 3 attempts")
+    *failures, last = complaints
+    assert len(failures) == 3
+    assert all(f"(8 runs of random on Pendulum-CA): {error}; tried again" in line for line in failures[:2])
+    assert failures[2].endswith(f"{error}; recorded as failed after 3 attempts")
     assert last.startswith("greedyac: 8 runs failed: ")
     rows = Store.existing(folder).read().rows
     failed = rows.filter(pl.col("status") == "failed")

@@ -22,10 +22,10 @@ from greedyac.agents.base import Batch
 from greedyac.agents.random import uniform_action
 from greedyac.core.streams import Stream, host_seed, seed_keys, stream_key
 from greedyac.envs import HostEnv, env_label, make_world, parse_env_label
+from greedyac.envs.gym.adapter import MAX_FEATURES, SpaceAdapter
 from greedyac.envs.gym.host import find_host_env, named_host_env
-from greedyac.envs.gym.translation import MAX_FEATURES, Translation
 from greedyac.training import replay
-from greedyac.training.host import HostLanes
+from greedyac.training.host import HostLaneBatch
 from greedyac.training.normalise import LIMIT
 
 TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 4, "replay_capacity": 50, "critic_step_size": 1e-2}
@@ -47,9 +47,9 @@ class Ran:
             made.append(kind())
             return made[-1]
 
-        self.world = HostEnv(kind.__name__, maker=make, known=Translation(kind.observation_space, kind.action_space))  # type: ignore[attr-defined]
+        self.world = HostEnv(kind.__name__, maker=make, known=SpaceAdapter(kind.observation_space, kind.action_space))  # type: ignore[attr-defined]
         self.agent = tiny(**hypers)
-        self.lanes = HostLanes([self.agent] * len(seeds), self.world, seeds, steps)
+        self.lanes = HostLaneBatch([self.agent] * len(seeds), self.world, seeds, steps)
         self.lanes.advance(steps)
         self.diaries = made
         self.outcomes = self.lanes.outcomes()
@@ -140,7 +140,7 @@ def test_a_run_does_not_depend_on_the_others(walk: Ran) -> None:
 
 
 def test_blocks_make_no_difference(walk: Ran) -> None:
-    lanes = HostLanes([walk.agent], walk.world, [3], STEPS)
+    lanes = HostLaneBatch([walk.agent], walk.world, [3], STEPS)
     for block in (1, 2, 3, 40, 1000):
         lanes.advance(block)
     assert_same(lanes.outcomes()[0].agent, walk.outcomes[0].agent)
@@ -305,9 +305,9 @@ def test_spaces_that_are_refused(observation: Any, action: Any, complaint: str) 
     ids=str,
 )
 def test_spaces_that_are_taken_survive_json(space: Any) -> None:
-    known = Translation(space, PUSH)
-    assert Translation.from_json(known.to_json()) == known
-    assert known != Translation(LINE, PUSH) or space == LINE
+    known = SpaceAdapter(space, PUSH)
+    assert SpaceAdapter.from_json(known.to_json()) == known
+    assert known != SpaceAdapter(LINE, PUSH) or space == LINE
     space.seed(0)
     sample = space.sample()
     flat: Any = spaces.flatten(space, sample)

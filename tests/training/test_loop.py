@@ -12,14 +12,14 @@ from helpers.probes import Quits
 
 from greedyac.agents import Agent, GreedyAC, make_agent
 from greedyac.envs import Env, make_env
-from greedyac.training.loop import Lanes, Outcome
+from greedyac.training.loop import LaneBatch, Outcome
 
 STEPS = 300
 SMALL: dict[str, Any] = {"hidden": (16, 16), "batch_size": 8, "proposal_samples": 6, "replay_capacity": 200}
 
 
 def train(agents: Sequence[Agent], env: Env, seeds: Sequence[int], block: int = STEPS) -> list[Outcome]:
-    lanes = Lanes(agents, env, seeds, STEPS)
+    lanes = LaneBatch(agents, env, seeds, STEPS)
     while lanes.time < STEPS:
         lanes.advance(block)
     return lanes.outcomes()
@@ -71,7 +71,7 @@ def test_the_other_agents_runs_depend_on_setting_and_seed_alone(agent: str, env:
     world = make_env(env, {"time_limit": 40})
     usual, other, wild = (make_agent(agent, {**options, "critic_step_size": size}) for size in (1e-3, 1e-2, 1e30))
     [alone] = train([usual], world, [7])
-    lanes = Lanes([usual, wild, other, usual, usual], world, [7, 7, 7, 8, 7], STEPS)
+    lanes = LaneBatch([usual, wild, other, usual, usual], world, [7, 7, 7, 8, 7], STEPS)
     first_weights = jax.device_get(lanes.state.agent.actor)
     while lanes.time < STEPS:
         lanes.advance(77)
@@ -97,7 +97,7 @@ def test_a_seed_repeats_and_two_seeds_differ() -> None:
 
 
 def test_two_seeds_start_from_different_weights_and_one_seed_from_the_same_under_two_settings() -> None:
-    lanes = Lanes([setting(0), setting(0), setting(5)], make_env("Pendulum-CA"), [0, 1, 0], STEPS)
+    lanes = LaneBatch([setting(0), setting(0), setting(5)], make_env("Pendulum-CA"), [0, 1, 0], STEPS)
     for leaf in jax.tree.leaves(lanes.state.agent.critic) + jax.tree.leaves(lanes.state.agent.actor):
         if leaf.ndim == 3:  # a weight matrix; biases start at zero
             assert not np.array_equal(leaf[0], leaf[1])
@@ -105,7 +105,7 @@ def test_two_seeds_start_from_different_weights_and_one_seed_from_the_same_under
 
 
 def test_one_seed_has_the_same_start_states_under_two_settings_whatever_their_episodes_lengths() -> None:
-    lanes = Lanes([setting(0), setting(90)], Quits(time_limit=9), [4, 4], STEPS)
+    lanes = LaneBatch([setting(0), setting(90)], Quits(time_limit=9), [4, 4], STEPS)
     starts: list[dict[int, float]] = [{}, {}]
     times: list[dict[int, int]] = [{}, {}]
     while lanes.time < STEPS:
@@ -176,14 +176,14 @@ def test_a_grid_over_swept_fields_compiles_once() -> None:
         grids: list[dict[str, Any]] = [{"entropy_scale": scale}, {"discount": 1 - scale / 10, "polyak": scale / 10}]
         for values in grids:
             agents = [Counting(**small, critic_step_size=10**-n, **values) for n in range(1, 5)]
-            lanes = Lanes(agents, env, [0, 0, 1, 2], STEPS)
+            lanes = LaneBatch(agents, env, [0, 0, 1, 2], STEPS)
             lanes.advance(7)
             lanes.advance(100)
     assert len(Counting.traced) == 1
 
 
 def test_learning_starts_when_the_replay_holds_a_batch() -> None:
-    lanes = Lanes([setting(0)] * 2, make_env("Pendulum-CA"), [0, 1], STEPS)
+    lanes = LaneBatch([setting(0)] * 2, make_env("Pendulum-CA"), [0, 1], STEPS)
     first = np.asarray(lanes.state.agent.critic.last.weight)
     lanes.advance(SMALL["batch_size"] - 1)
     np.testing.assert_array_equal(lanes.state.agent.critic.last.weight, first)
@@ -193,4 +193,4 @@ def test_learning_starts_when_the_replay_holds_a_batch() -> None:
 
 def test_lanes_of_different_programs_are_refused() -> None:
     with pytest.raises(ValueError, match="static"):
-        Lanes([setting(0), setting(0, batch_size=4)], make_env("Pendulum-CA"), [0, 1], STEPS)
+        LaneBatch([setting(0), setting(0, batch_size=4)], make_env("Pendulum-CA"), [0, 1], STEPS)

@@ -260,9 +260,9 @@ def test_an_axis_widens_at_once_but_gliding_and_narrows_only_after_a_while() -> 
     assert glide == sorted(glide)
     assert 5 < glide[0] < 15
     assert glide[-1] == 50.0
-    assert [span.follow(1.0) for _ in range(span.patience)] == [50.0] * span.patience
+    assert [span.follow(1.0) for _ in range(span.interrupt)] == [50.0] * span.interrupt
     assert span.follow(40.0) == 50.0  # the wait starts anew
-    for _ in range(span.patience + 20):
+    for _ in range(span.interrupt + 20):
         shown = span.follow(1.0)
     assert shown == 2.0
     assert span.follow(0.0) == span.follow(math.nan) == 2.0

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from greedyac.agents import AGENTS
-from greedyac.api.patience import Patience
+from greedyac.api.interrupts import DeferredInterrupt
 from greedyac.api.progress import Progress, ProgressReport
 from greedyac.api.returns import missing_returns
 from greedyac.core.counting import counted
@@ -31,16 +31,16 @@ from greedyac.training.checkpoint import (
     Checkpoint,
     Policy,
     Prediction,
+    adapter_for,
     read_checkpoint,
     save_checkpoint,
     save_snapshot,
-    translation_for,
 )
 from greedyac.training.config import MAX_STEPS, Case, Run, check_seeds
-from greedyac.training.drive import Every, drive, make_lanes
+from greedyac.training.drive import Periodic, make_lanes, run_blocks
 from greedyac.training.evaluate import Evaluation, evaluate
-from greedyac.training.host import BEFORE_STARTING, HostLanes
-from greedyac.training.loop import Lanes, Snapshot
+from greedyac.training.host import BEFORE_STARTING, HostLaneBatch
+from greedyac.training.loop import LaneBatch, Snapshot
 
 CALLBACK_STEPS = 1000
 """How often a callback is called that does not say so itself."""
@@ -105,7 +105,7 @@ class Model:
         self, env: Any, case: Case, seed: int, policy: Policy | None = None, snapshot: Snapshot | None = None
     ) -> None:
         self._env, self._case, self._seed, self._policy, self._snapshot = env, case, seed, policy, snapshot
-        self._lanes: Lanes | None = None
+        self._lanes: LaneBatch | None = None
         self._rows: list[dict[str, Any]] = []
         self._call: _Call | None = None
 
@@ -199,19 +199,19 @@ class Model:
             if not lanes.live:
                 _raise_failed(lanes, "it can't learn any more: " if begun_before else "")
             call = self._call = _Call(steps, lanes.time, self._episodes(), time.perf_counter())
-            patience, status = Patience(), "interrupted"
+            interrupt, status = DeferredInterrupt(), "interrupted"
 
             def tell(_: int) -> None:
                 if progress:
                     done = lanes.time - call.begun
                     report.training(Progress(done, steps, done / (time.perf_counter() - call.started)))
-                patience.end()
+                interrupt.end()
 
-            due = [Every(every, self._calls(one, patience)) for every, one in listed]
+            due = [Periodic(every, self._calls(one, interrupt)) for every, one in listed]
             try:
-                with patience.kept():
+                with interrupt.kept():
                     lanes.more(steps)
-                    drive(lanes, tell, *due)
+                    run_blocks(lanes, tell, *due)
                     status = "done"
             finally:
                 lanes.steps, self._policy, self._call = lanes.time, None, None
@@ -227,10 +227,10 @@ class Model:
             report.say(line)
         return self
 
-    def _calls(self, callback: Callback, patience: "Patience") -> Callable[[], bool]:
+    def _calls(self, callback: Callback, interrupt: "DeferredInterrupt") -> Callable[[], bool]:
         def call() -> bool:
             self._policy = None
-            with patience.lost():
+            with interrupt.lost():
                 said = callback(self)
             return not isinstance(said, bool | np.bool_) or bool(said)  # 0 is no False
 
@@ -265,7 +265,7 @@ class Model:
         vars(case).update(learner=self._case.learner, world=self._case.world)
         return Run(case, self._seed)
 
-    def _begun(self) -> Lanes:
+    def _begun(self) -> LaneBatch:
         """The loop that trains it; compiled when it is first needed."""
         if self._lanes is None:
             agents, world, snapshot = [self._case.learner], self._case.world, self._snapshot
@@ -296,13 +296,13 @@ def _listed(callback: Callback | Iterable[Callback]) -> list[tuple[int, Callback
     return [(check_int("every", getattr(one, "every", CALLBACK_STEPS), 1, MAX_STEPS), one) for one in listed]
 
 
-def _raise_failed(lanes: Lanes, before: str = "") -> NoReturn:
+def _raise_failed(lanes: LaneBatch, before: str = "") -> NoReturn:
     """Say why there is nothing left to train."""
     [outcome] = lanes.outcomes()
     if outcome.error is None:
         raise RuntimeError("it can't learn any more: it has diverged")
     where = "" if outcome.error.startswith(BEFORE_STARTING) else f"at step {lanes.time:,}: "
-    cause = lanes.causes.get(0) if isinstance(lanes, HostLanes) else None
+    cause = lanes.causes.get(0) if isinstance(lanes, HostLaneBatch) else None
     raise RuntimeError(f"{before}the environment failed {where}{outcome.error}") from cause
 
 
@@ -368,10 +368,10 @@ def _moved(held: Checkpoint, env: Any, path: str | os.PathLike[str]) -> Run:
     case = Case(run.case.agent, name, run.case.steps, run.case.hypers, options)
     vars(case).update(learner=run.case.learner, world=world)
     moved = Run(case, run.seed)
-    if translation_for(moved) != held.policy.translation:
+    if adapter_for(moved) != held.policy.adapter:
         raise InputError(f"env = {env!r} has other observations and actions than {str(path)!r} was trained on")
     if held.snapshot is not None and isinstance(world, Env) != isinstance(run.case.world, Env):
         raise InputError(f"env = {env!r} is not allowed for everything of a run on {run.case.env}; save without it")
     if isinstance(world, HostEnv) and isinstance(run.case.world, HostEnv):
-        vars(case).update(world=replace(world, known=held.policy.translation))  # images are seen as in training
+        vars(case).update(world=replace(world, known=held.policy.adapter))  # images are seen as in training
     return moved

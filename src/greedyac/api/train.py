@@ -219,4 +219,4 @@ def _collect(runs: Sequence[Run], folder: Path, failed: dict[str, str], rate: fl
 
 def _policy(folder: Path, run: Run) -> Policy:
     held = load_policy(folder / f"{run.run_id}.safetensors")
-    return Policy(run, held.state, held.scales, held.translation, held.statistics)
+    return Policy(run, held.state, held.scales, held.adapter, held.statistics)

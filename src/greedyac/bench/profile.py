@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from greedyac.training.config import MAX_STEPS, Case
-from greedyac.training.loop import Lanes
+from greedyac.training.loop import LaneBatch
 
 STEPS = 200
 KINDS = ("products", "random", "optimizer", "other")
@@ -61,7 +61,7 @@ class Profile(NamedTuple):
 def profile(case: Case, lanes: int, steps: int = STEPS) -> Profile:
     """Train side by side on this process' cores, first unobserved, then under XLA's profiler."""
     with _of_this_code():
-        ran = Lanes([case.learner] * lanes, case.world, range(lanes), MAX_STEPS)
+        ran = LaneBatch([case.learner] * lanes, case.world, range(lanes), MAX_STEPS)
     kernels = kernels_of(ran.text())
     ran.advance(2 * case.learner.batch_size + steps)
     began = time.perf_counter()

@@ -1,7 +1,7 @@
 """How each environment's world looks: a picture from its physics and the last force, drawn with Pillow.
 
 A new environment that draws itself is one more function here and one more line in `DRAWINGS`. Windows and pace are
-in face.py.
+in wrapper.py.
 """
 
 import math

@@ -20,7 +20,7 @@ from greedyac.results.provenance import on_accelerator
 from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoint, save_snapshot
 from greedyac.training.config import Case, Run
-from greedyac.training.drive import Every, drive, make_lanes
+from greedyac.training.drive import Periodic, make_lanes, run_blocks
 from greedyac.training.loop import Snapshot
 
 
@@ -155,11 +155,11 @@ def _train_together(
         for run, snapshot in zip(runs, lanes.snapshots(), strict=True):
             save_snapshot(middle_path(chunk.folder, run), run, snapshot)
 
-    due = [Every(case.eval_every, evaluate)] if case.eval_every else []
-    due += [Every(chunk.checkpoint_every, save)] if chunk.checkpoint_every else []
+    due = [Periodic(case.eval_every, evaluate)] if case.eval_every else []
+    due += [Periodic(chunk.checkpoint_every, save)] if chunk.checkpoint_every else []
     with contextlib.closing(lanes):
         on_steps(0)
-        drive(lanes, lambda steps: on_steps(steps * len(runs)), *due)
+        run_blocks(lanes, lambda steps: on_steps(steps * len(runs)), *due)
         outcomes = lanes.outcomes()
     seconds = (time.perf_counter() - started) / len(runs)
     for run, outcome in zip(runs, outcomes, strict=True):

@@ -6,16 +6,16 @@ from pathlib import Path
 from greedyac.core.atomic import clear_left
 from greedyac.core.machine import PINS, places
 from greedyac.execution.chunk import Chunk
-from greedyac.execution.pool import Crew, Events, Worker, hand_out
+from greedyac.execution.pool import Events, Worker, WorkerGroup, dispatch
 from greedyac.execution.process import WorkerProcess
 
 
 def train_chunks(chunks: Sequence[Chunk], workers: int, attempts: int = 1, cached: bool = True) -> Events:
     """Train all chunks on that many workers; a worker that dies is replaced. `cached`: as of a `WorkerProcess`."""
-    return hand_out(chunks, _Processes(min(workers, len(chunks)), cached), attempts)
+    return dispatch(chunks, _Processes(min(workers, len(chunks)), cached), attempts)
 
 
-class _Processes(Crew):
+class _Processes(WorkerGroup):
     def __init__(self, workers: int, cached: bool):
         super().__init__()
         self._workers = [_LocalWorker(core, self, cached) for core in places(workers)]
@@ -33,7 +33,7 @@ class _Processes(Crew):
 
 
 class _LocalWorker(Worker):
-    def __init__(self, core: int, crew: Crew, cached: bool):
+    def __init__(self, core: int, crew: WorkerGroup, cached: bool):
         super().__init__()
         self._core, self._crew, self._cached = core, crew, cached
         self._process: WorkerProcess | None = None

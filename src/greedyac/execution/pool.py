@@ -46,7 +46,7 @@ class Worker(ABC):
         self.ready = False
         self.programs: set[int] = set()
         """Those that its process has compiled, by the pool's numbers."""
-        self.stillborn = self.unwritten = 0  # times in a row
+        self.failed_starts = self.unwritten = 0  # times in a row
         self.joined = self.died = self.dismissed = False
         """Whether the pool has heard of it; that its process died, and no other was started since; whether it gets no
         more."""
@@ -58,10 +58,10 @@ class Worker(ABC):
 
     @abstractmethod
     def send(self, chunks: Sequence[Chunk]) -> None:
-        """Have chunks trained, in this order, up to the first setback."""
+        """Have chunks trained, in this order, up to the first failure."""
 
 
-class Crew(ABC):
+class WorkerGroup(ABC):
     """The workers of an engine: tells of those that come and go, and what they say."""
 
     same_machine = True
@@ -99,7 +99,7 @@ class Crew(ABC):
         """End all work at once."""
 
 
-def hand_out(chunks: Sequence[Chunk], crew: Crew, attempts: int) -> Events:
+def dispatch(chunks: Sequence[Chunk], crew: WorkerGroup, attempts: int) -> Events:
     """Have a crew train all chunks, in this order except where another one saves a compilation.
 
     A chunk whose worker's process dies is tried again, up to that many attempts. Closing the iterator, or an exception
@@ -112,7 +112,7 @@ def hand_out(chunks: Sequence[Chunk], crew: Crew, attempts: int) -> Events:
 class _Pool:
     """The workers at hand, and the chunks that wait for them."""
 
-    def __init__(self, chunks: Sequence[Chunk], crew: Crew, attempts: int):
+    def __init__(self, chunks: Sequence[Chunk], crew: WorkerGroup, attempts: int):
         self._crew, self._attempts = crew, attempts
         self._tries, self._losses = Counter[Chunk](), Counter[Chunk]()
         self._open = len(chunks)
@@ -139,11 +139,11 @@ class _Pool:
                 worker.joined = True
                 self._workers.append(worker)
                 self._away.discard(worker.identity)
-                self._employ(worker)
+                self._assign(worker)
             elif worker not in self._workers:
                 continue  # it was dismissed
             elif kind == "ready":
-                worker.ready, worker.stillborn = True, 0
+                worker.ready, worker.failed_starts = True, 0
                 yield event | {"chunk": chunk}
             elif kind == "steps":
                 worker.steps += event["steps"]
@@ -154,11 +154,11 @@ class _Pool:
                 worker.chunks.popleft()
                 yield event | {"chunk": chunk}
                 if not worker.chunks:
-                    self._employ(worker)
+                    self._assign(worker)
             else:
-                yield from self._setback(worker, event)
+                yield from self._handle_failure(worker, event)
 
-    def _setback(self, worker: Worker, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    def _handle_failure(self, worker: Worker, event: dict[str, Any]) -> Iterable[dict[str, Any]]:
         """What to tell of a worker that went, or could not train or publish its chunk: that waits again, or has failed.
 
         A process that dies before it is ready, and a file that can't be written, are no fault of the chunk. Several of
@@ -189,7 +189,7 @@ class _Pool:
             self._workers = others
         for idle in [*others, *([worker] if worker in self._workers else [])]:
             if not idle.chunks:
-                self._employ(idle)
+                self._assign(idle)
 
     def _is_last_of(self, worker: Worker, event: dict[str, Any]) -> bool:
         """Whether a worker should not be tried again."""
@@ -199,12 +199,12 @@ class _Pool:
             times = sum(one.unwritten for one in self._workers) if self._crew.same_machine else worker.unwritten
             return times >= self._attempts or event["errno"] in _NO_USE_TO_TRY_AGAIN
         if kind == "died" and not worker.ready:
-            worker.stillborn += 1
-            return worker.stillborn >= self._attempts > 1
+            worker.failed_starts += 1
+            return worker.failed_starts >= self._attempts > 1
         return kind == "unfit" and self._attempts > 1
 
     def _verdict(self, worker: Worker, chunk: Chunk, kind: str, error: str) -> dict[str, Any]:
-        """A chunk's setback in words: it waits again, or has failed."""
+        """A chunk's failure in words: it waits again, or has failed."""
         last = ", and gets no more chunks" if worker.dismissed and not self._crew.same_machine else ""
         told: dict[str, Any] = {"event": "lost", "chunk": chunk, "steps": worker.steps, "error": error + last}
         told["again"] = worker.dismissed and told["error"] in self._said  # as of each thread of one that is of no use
@@ -218,7 +218,7 @@ class _Pool:
         self._waiting[self._program[chunk]].appendleft((-1, chunk))
         return told
 
-    def _employ(self, worker: Worker) -> None:
+    def _assign(self, worker: Worker) -> None:
         """Give the worker its next chunk, if any: of a program that it has compiled, else of one that nobody has.
 
         Very short ones go together, where that leaves enough for the others.

@@ -22,7 +22,7 @@ from greedyac.results.schema import SCHEMA
 from greedyac.study.store import CIRCUMSTANCES, Store
 from greedyac.training.config import Case, Run
 from greedyac.training.drive import make_lanes
-from greedyac.training.loop import Lane, Lanes
+from greedyac.training.loop import LaneBatch, LaneState
 from greedyac.training.normalise import normal_observation
 
 MOST_LIKELY_FIRST = (10, *range(1, 1001))
@@ -91,12 +91,12 @@ def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
     return Rerun(made, pl.concat(parts), differences, _obstacles(row, run))
 
 
-def _watched(lanes: Lanes, case: Case, on_step: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+def _watched(lanes: LaneBatch, case: Case, on_step: Callable[[int], None]) -> Iterator[dict[str, Any]]:
     """Advance step by step; what is seen after each, in blocks. The program that trains is the usual one."""
 
     @configured
     @jax.jit
-    def look(lane: Lane) -> tuple[Any, ...]:
+    def look(lane: LaneState) -> tuple[Any, ...]:
         first = jax.tree.map(lambda leaf: leaf[0], lane)
         told = case.learner.diagnose(first.agent, normal_observation(first.scales, first.observation))
         return first.curve.episodes, first.curve.running, told

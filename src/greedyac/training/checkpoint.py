@@ -29,12 +29,12 @@ from greedyac.core.machine import machine_bytes
 from greedyac.core.streams import Stream, seed_keys, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs import ENVS
+from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.envs.gym.host import HostEnv
 from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, prepare
-from greedyac.envs.gym.translation import Translation
 from greedyac.results.provenance import versions
 from greedyac.training.config import Run, check_seeds, check_steps
-from greedyac.training.loop import Lane, Outcome, Snapshot, lane_bytes, static_part
+from greedyac.training.loop import LaneState, Outcome, Snapshot, lane_bytes, static_part
 from greedyac.training.normalise import Scales, normal_observation, unknown_scales
 
 FORMAT = 2
@@ -77,13 +77,13 @@ class Policy:
         run: Run,
         state: Any,
         scales: Scales | None = None,
-        translation: Translation | None = None,
+        adapter: SpaceAdapter | None = None,
         statistics: Statistics = NO_STATISTICS,
     ):
         self.run, self.state, self.scales, self.statistics = run, state, scales, statistics
         self.agent = run.case.learner
-        self.translation = translation or translation_for(run)
-        self.spaces = self.translation.spaces
+        self.adapter = adapter or adapter_for(run)
+        self.spaces = self.adapter.spaces
         self._predictions = 0
         self._act = _acting(cast(Hashable, static_part(self.agent)))
         self._acting: Any = None
@@ -102,12 +102,12 @@ class Policy:
 
         Deterministic: the most likely action. Otherwise a sample from the policy.
         """
-        batch, single = self.translation.batch(observation)
+        batch, single = self.adapter.batch(observation)
         if self._acting is None:
             self._acting = _on_device(self.state, self.scales, self.run.seed)
         chosen = np.asarray(self._act(*self._acting, batch, np.int32(self._predictions), bool(deterministic)))
         self._predictions += 1
-        return Prediction(self.translation.action(chosen[0]) if single else self.translation.actions(chosen))
+        return Prediction(self.adapter.action(chosen[0]) if single else self.adapter.actions(chosen))
 
     def __repr__(self) -> str:
         case, seed = self.run.case, self.run.seed
@@ -133,17 +133,17 @@ def _on_device(state: Any, scales: Scales | None, seed: int) -> tuple[Any, Any, 
     return jax.device_put((actor, scales, jax.random.key(seed)))
 
 
-def translation_for(run: Run) -> Translation:
+def adapter_for(run: Run) -> SpaceAdapter:
     """Between the observations and actions of the run's environment, and ours."""
     world = run.case.world
-    return world.translation if isinstance(world, HostEnv) else Translation.of(world.spaces)
+    return world.adapter if isinstance(world, HostEnv) else SpaceAdapter.of(world.spaces)
 
 
 def save_checkpoint(path: Path, policy: Policy) -> None:
     """Write a policy, whole or not at all."""
     parts = {name: getattr(policy.state, name, None) for name in NETWORKS}
     weights = _named(parts) | _named({"scales": policy.scales}) | _prefixed(policy.statistics)
-    write_atomically(path, _sealed(_about(policy.run, policy.translation), weights))
+    write_atomically(path, _sealed(_about(policy.run, policy.adapter), weights))
 
 
 def save_snapshot(path: Path, run: Run, snapshot: Snapshot) -> None:
@@ -158,7 +158,7 @@ def save_snapshot(path: Path, run: Run, snapshot: Snapshot) -> None:
         "error": snapshot.error,
         "restarted": snapshot.restarted,
     }
-    about = _about(run, translation_for(run)) | {"middle": middle}
+    about = _about(run, adapter_for(run)) | {"middle": middle}
     weights = _named({"lane": lane, "episode": episode}) | _prefixed(snapshot.statistics)
     write_atomically(path, _sealed(about, weights))
 
@@ -173,9 +173,9 @@ def _without_prefix(weights: Weights) -> Statistics:
     return {name.removeprefix(STATISTICS): weights.pop(name) for name in names}
 
 
-def _about(run: Run, translation: Translation) -> dict[str, Any]:
-    theirs = {} if run.case.env in ENVS else {"gymnasium": translation.to_json()}
-    spaces = spaces_module.to_json(translation.spaces)
+def _about(run: Run, adapter: SpaceAdapter) -> dict[str, Any]:
+    theirs = {} if run.case.env in ENVS else {"gymnasium": adapter.to_json()}
+    spaces = spaces_module.to_json(adapter.spaces)
     return {"format": FORMAT, **run.to_json(), "spaces": spaces, **theirs, "versions": versions()}
 
 
@@ -255,7 +255,7 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
     check_seeds([run.seed])
     check_steps(run.case.steps)
     if run.case.env not in ENVS:
-        world = HostEnv(run.case.env, tuple(sorted(run.case.env_options.items())), known=Translation.from_json(theirs))
+        world = HostEnv(run.case.env, tuple(sorted(run.case.env_options.items())), known=SpaceAdapter.from_json(theirs))
         vars(run.case)["world"] = world
     known = run.case.world.spaces
     seen = replace(spaces.observation, stored=known.observation.stored)  # which older files don't tell
@@ -299,7 +299,7 @@ def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
                 (min(time, capacity), numbers), lane.replay.dtype
             )
         )
-    filled: Lane = _fill({"lane": lane}, weights)["lane"]
+    filled: LaneState = _fill({"lane": lane}, weights)["lane"]
     if filled.replay is not None:
         rest = np.zeros((capacity - len(filled.replay), numbers), filled.replay.dtype)
         filled = filled._replace(replay=np.concatenate([filled.replay, rest]))  # type: ignore[arg-type]

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from greedyac.agents import Agent
 from greedyac.envs import HostEnv, World
-from greedyac.training.host import HostLanes
-from greedyac.training.loop import Lanes, Snapshot
+from greedyac.training.host import HostLaneBatch
+from greedyac.training.loop import LaneBatch, Snapshot
 
 BLOCK_SECONDS = 0.3
 """How often training comes back to Python. Long enough to cost nothing, short enough for a live progress bar."""
 
 
-class Every(NamedTuple):
+class Periodic(NamedTuple):
     """Something to do whenever so many more steps are done; training ends if it returns False."""
 
     steps: int
@@ -27,14 +27,14 @@ def make_lanes(
     steps: int,
     width: int = 0,
     snapshots: Sequence[Snapshot] = (),
-) -> Lanes:
+) -> LaneBatch:
     """The runs in the loop that their environment needs."""
     if isinstance(env, HostEnv):
-        return HostLanes(agents, env, seeds, steps, width, snapshots)
-    return Lanes(agents, env, seeds, steps, width, snapshots)
+        return HostLaneBatch(agents, env, seeds, steps, width, snapshots)
+    return LaneBatch(agents, env, seeds, steps, width, snapshots)
 
 
-def drive(lanes: Lanes, on_steps: Callable[[int], None], *every: Every) -> None:
+def run_blocks(lanes: LaneBatch, on_steps: Callable[[int], None], *every: Periodic) -> None:
     """Train to the end; `on_steps` hears how many steps a block had, and what is due is done in the given order."""
     block = 10
     while lanes.time < lanes.steps and lanes.live:

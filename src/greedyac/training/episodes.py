@@ -11,8 +11,8 @@ from jax import Array
 from greedyac.core.streams import Stream, host_seed, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs import Env
+from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.envs.gym.calls import reset_env, step_env
-from greedyac.envs.gym.translation import Translation
 from greedyac.training.normalise import normal_observation
 
 MOST_STEPS = 100_000
@@ -57,7 +57,7 @@ def _returns(agent: Any, env: Env, greedy: bool) -> Any:
 def host_returns(
     agent: Any,
     env: Any,
-    translation: Translation,
+    adapter: SpaceAdapter,
     state: Any,
     scales: Any,
     key: Array,
@@ -70,13 +70,13 @@ def host_returns(
     act, returns = _act(agent, greedy), []
     for number in range(first, first + episodes):
         episode_key = stream_key(key, Stream.EVALUATE, number)
-        observation = reset_env(env, translation, host_seed(seed, Stream.EVALUATE, number))
+        observation = reset_env(env, adapter, host_seed(seed, Stream.EVALUATE, number))
         total, time, ended = 0.0, 0, False
         while not ended:
             if time == MOST_STEPS:
                 raise ValueError(f"an episode has not ended after {MOST_STEPS:,} steps; it needs a time limit")
             chosen = np.asarray(act(state, scales, observation, episode_key, np.int32(time)))
-            observation, reward, terminated, truncated = step_env(env, translation, chosen)
+            observation, reward, terminated, truncated = step_env(env, adapter, chosen)
             total, time, ended = total + reward, time + 1, bool(terminated or truncated)
         returns.append(total)
     return returns

@@ -40,7 +40,7 @@ def evaluate(policy: Policy | Trained, episodes: int = 10, seed: int = 0, determ
     if isinstance(world, HostEnv):
         env = world.make()
         try:
-            told = agent, policy.prepare(env), policy.translation, *trained, seed, 0, episodes, deterministic
+            told = agent, policy.prepare(env), policy.adapter, *trained, seed, 0, episodes, deterministic
             returns = np.array(host_returns(*told))
         finally:
             world.close(env)

@@ -24,14 +24,14 @@ from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, get_statisti
 from greedyac.training import curve
 from greedyac.training.episodes import host_returns
 from greedyac.training.host_step import Given, Told, compiled_for_host
-from greedyac.training.loop import Lane, Lanes, Outcome, Program, Snapshot
+from greedyac.training.loop import LaneBatch, LaneState, Outcome, Program, Snapshot
 
 BEFORE_STARTING = FIRST_RESET, SET_STATISTICS = "in its first reset: ", "in set_statistics: "
 """How the error of an environment begins that has not even started."""
 Numbers = np.ndarray[Any, Any]
 
 
-class HostLanes(Lanes):
+class HostLaneBatch(LaneBatch):
     """Runs under way, each on an environment of its own. One whose environment raises has failed; the others go on."""
 
     def __init__(
@@ -44,7 +44,7 @@ class HostLanes(Lanes):
         snapshots: Sequence[Snapshot] = (),
     ):
         super().__init__(agents, env, seeds, steps, width, snapshots)
-        self._world, self._translation = env, env.translation
+        self._world, self._adapter = env, env.adapter
         self._apart: dict[int, Any] = {}
         """Environments for evaluations."""
         self._features = env.spaces.observation.size
@@ -107,7 +107,7 @@ class HostLanes(Lanes):
             with kept(self._envs[lane], snapshot.statistics):
                 observation = self._reset(lane)
                 for action in snapshot.episode:
-                    observation, _, terminated, truncated = step_env(self._envs[lane], self._translation, action)
+                    observation, _, terminated, truncated = step_env(self._envs[lane], self._adapter, action)
                     if terminated or truncated:
                         return False
         except Exception:  # theirs: of any kind
@@ -119,7 +119,7 @@ class HostLanes(Lanes):
         """Begin the lane's episode; its first observation."""
         self._actions[lane] = []
         seed = host_seed(self.seeds[lane], Stream.START, self._episode[lane])
-        observation = reset_env(self._envs[lane], self._translation, seed)
+        observation = reset_env(self._envs[lane], self._adapter, seed)
         if lane == 0:
             self._memory.look(self._envs[0])
         return observation
@@ -163,7 +163,7 @@ class HostLanes(Lanes):
                 self._stop(lane, self.time - 1)  # with the last update
                 continue
             try:
-                observation, *signals = step_env(self._envs[lane], self._translation, action)
+                observation, *signals = step_env(self._envs[lane], self._adapter, action)
                 row[:features], row[features : features + 3] = observation, signals
                 self._actions[lane].append(action.copy())  # and not with all that it is a part of
                 if any(signals[1:]):  # terminated or truncated
@@ -198,7 +198,7 @@ class HostLanes(Lanes):
                 self._apart[lane] = self._world.make()
             self._apart[lane] = env = prepare(self._apart[lane], get_statistics(self._envs[lane]))
             trained = agent, scales, self._keys[lane], self.seeds[lane]
-            told = self.program.agent, env, self._translation, *trained
+            told = self.program.agent, env, self._adapter, *trained
             return float(np.mean(host_returns(*told, first, episodes, greedy=True)))
         except Exception as error:  # theirs: of any kind
             self._fail(lane, f"in an evaluation: {words_of(error)}", error)
@@ -256,7 +256,7 @@ class HostLanes(Lanes):
             self._world.close(env)
 
 
-def _anew(lane: Lane, begun: Array, time: Array) -> Lane:
+def _anew(lane: LaneState, begun: Array, time: Array) -> LaneState:
     """A lane whose episode could not be brought back forgets it."""
     ran = lane.curve
     anew = ran._replace(episodes=ran.episodes + 1, start=time, running=jnp.float32(0))

@@ -22,7 +22,7 @@ from greedyac.core.streams import seed_keys
 from greedyac.core.xla import configured
 from greedyac.envs import Transition
 from greedyac.training import curve
-from greedyac.training.loop import Lane, Program
+from greedyac.training.loop import LaneState, Program
 
 SMALL = 4096
 """Arrays of fewer numbers are packed: copying larger ones would take longer than passing them."""
@@ -35,7 +35,7 @@ Packed = tuple[Array, ...]
 class Packing:
     """How lanes of one program are packed; `lane` tells the shapes of one."""
 
-    def __init__(self, lane: Lane):
+    def __init__(self, lane: LaneState):
         leaves, self._structure = jax.tree.flatten(lane._replace(replay=None))
         self._shapes = [leaf.shape for leaf in leaves]
         self._large = [place for place, leaf in enumerate(leaves) if leaf.size >= SMALL]
@@ -44,20 +44,20 @@ class Packing:
             if leaf.size < SMALL:
                 self._small[leaf.dtype].append(place)
 
-    def pack(self, lane: Lane) -> Packed:
+    def pack(self, lane: LaneState) -> Packed:
         """One lane, packed."""
         leaves = jax.tree.leaves(lane._replace(replay=None))
         small = [jnp.concatenate([leaves[place].ravel() for place in places]) for places in self._small.values()]
         return (*(leaves[place] for place in self._large), *small)
 
-    def unpack(self, packed: Packed) -> Lane:
+    def unpack(self, packed: Packed) -> LaneState:
         """The inverse of `pack`; there is no replay."""
         large, small = packed[: len(self._large)], packed[len(self._large) :]
         leaves = dict(zip(self._large, large, strict=True))
         for places, array in zip(self._small.values(), small, strict=True):
             parts = jax.lax.split(array, [int(np.prod(self._shapes[place])) for place in places])
             leaves |= {place: part.reshape(self._shapes[place]) for place, part in zip(places, parts, strict=True)}
-        lane: Lane = jax.tree.unflatten(self._structure, [leaves[place] for place in range(len(leaves))])
+        lane: LaneState = jax.tree.unflatten(self._structure, [leaves[place] for place in range(len(leaves))])
         return lane
 
 
@@ -115,7 +115,7 @@ def host_step(
 
     def one(packed: Packed, moved: Transition, batch: Any, key: Array, numbers: Array, observation: Array) -> Packed:
         hypers = {name: numbers[place] for place, name in enumerate(names)}
-        lane, _ = program.take_in(packing.unpack(packed), moved, batch, key, hypers, time, given.edges)
+        lane, _ = program.learn_and_record(packing.unpack(packed), moved, batch, key, hypers, time, given.edges)
         lane = lane._replace(observation=observation)
         return packing.pack(lane._replace(env=program.act(lane, key, hypers, time + 1)))
 
@@ -129,8 +129,14 @@ def host_step(
 
 
 def first_actions(
-    program: Program, lanes: Lane, keys: Array, hypers: dict[str, Array], observation: Array, begun: Array, time: Array
-) -> Lane:
+    program: Program,
+    lanes: LaneState,
+    keys: Array,
+    hypers: dict[str, Array],
+    observation: Array,
+    begun: Array,
+    time: Array,
+) -> LaneState:
     """The lanes that have `begun` an episode with its first observation, and the actions that these lead to."""
     lanes = lanes._replace(observation=jnp.where(begun[:, None], observation, lanes.observation))
     action = jax.vmap(program.act, in_axes=(0, 0, 0, None))(lanes, keys, hypers, time)

@@ -39,7 +39,7 @@ INSPECTION = 64
 moments have overflowed and the network no longer learns; but infinite moments stay infinite."""
 
 
-class Lane(NamedTuple):
+class LaneState(NamedTuple):
     """All that changes while one run trains."""
 
     agent: Any
@@ -93,14 +93,14 @@ class Program:
         """The agent of one lane."""
         return dataclasses.replace(self.agent, **hypers)  # type: ignore[type-var]
 
-    def lane(self, key: Array, hypers: dict[str, Array]) -> Lane:
+    def lane(self, key: Array, hypers: dict[str, Array]) -> LaneState:
         """A run before its first step."""
         agent, spaces = self.with_hypers(hypers), self.spaces
         env: Any = jnp.zeros(spaces.action.size, jnp.float32) if isinstance(spaces.action, Box) else jnp.int32(0)
         observation = jnp.zeros(spaces.observation.size, jnp.float32)
         if isinstance(self.env, Env):
             env, observation = self.env.reset(stream_key(key, Stream.START, 0))
-        return Lane(
+        return LaneState(
             agent=agent.init(stream_key(key, Stream.WEIGHTS, 0), spaces),
             env=env,
             observation=observation,
@@ -110,7 +110,7 @@ class Program:
             scales=unknown_scales(spaces.observation.size, agent.normalise_observations, agent.normalise_rewards),
         )
 
-    def act(self, lane: Lane, key: Array, hypers: dict[str, Array], time: Array) -> Array:
+    def act(self, lane: LaneState, key: Array, hypers: dict[str, Array], time: Array) -> Array:
         """The action of the step at `time`."""
         agent, act_key = self.with_hypers(hypers), stream_key(key, Stream.ACT, time)
         action = agent.act(lane.agent, normal_observation(lane.scales, lane.observation), act_key, greedy=False)
@@ -119,7 +119,7 @@ class Program:
         return jnp.where(time < agent.warm_up_steps, uniform_action(self.spaces.action, act_key), action)
 
     def remember(
-        self, lane: Lane, action: Array, moved: Transition, key: Array, time: Array, learn: bool
+        self, lane: LaneState, action: Array, moved: Transition, key: Array, time: Array, learn: bool
     ) -> tuple[Array | None, Batch | None]:
         """The replay with this step in it, and what is to be learned from, `[updates × batch, ...]`."""
         if lane.replay is None:
@@ -132,10 +132,16 @@ class Program:
         size = self.agent.batch_size * self.agent.updates_per_step
         return memory, replay.sample(memory, self.spaces, stream_key(key, Stream.REPLAY, time), size, time)
 
-    def take_in(
-        self, lane: Lane, moved: Transition, batch: Batch | None, key: Array, hypers: dict[str, Array], time: Array,
+    def learn_and_record(
+        self,
+        lane: LaneState,
+        moved: Transition,
+        batch: Batch | None,
+        key: Array,
+        hypers: dict[str, Array],
+        time: Array,
         edges: Array,
-    ) -> tuple[Lane, Array]:  # fmt: skip
+    ) -> tuple[LaneState, Array]:
         """The lane after the step at `time`, when it has learned from a batch, and whether the episode ended."""
         agent, learner = self.with_hypers(hypers), lane.agent
         ended = moved.terminated | moved.truncated
@@ -171,20 +177,29 @@ class Program:
         )
         return learner, jax.tree.map(jnp.sum, metrics)
 
-    def step(self, lane: Lane, key: Array, hypers: dict[str, Array], time: Array, edges: Array, learn: bool) -> Lane:
+    def step(
+        self, lane: LaneState, key: Array, hypers: dict[str, Array], time: Array, edges: Array, learn: bool
+    ) -> LaneState:
         """One step of one run: act, move, store, learn, and start anew where the episode ended."""
         assert isinstance(self.env, Env)
         action = self.act(lane, key, hypers, time)
         env, moved = self.env.step(lane.env, action, stream_key(key, Stream.MOVE, time))
         memory, batch = self.remember(lane, action, moved, key, time, learn)
-        lane, ended = self.take_in(lane, moved, batch, key, hypers, time, edges)
+        lane, ended = self.learn_and_record(lane, moved, batch, key, hypers, time, edges)
         fresh = self.env.reset(stream_key(key, Stream.START, lane.curve.episodes))
         env, observation = jax.tree.map(partial(jnp.where, ended), fresh, (env, moved.observation))
         return lane._replace(env=env, observation=observation, replay=memory)
 
     def block(
-        self, lanes: Lane, keys: Array, hypers: dict[str, Array], edges: Array, start: Array, stop: Array, learn: bool
-    ) -> Lane:
+        self,
+        lanes: LaneState,
+        keys: Array,
+        hypers: dict[str, Array],
+        edges: Array,
+        start: Array,
+        stop: Array,
+        learn: bool,
+    ) -> LaneState:
         """All lanes from the step `start` up to `stop`."""
         step = jax.vmap(partial(self.step, learn=learn), in_axes=(0, 0, 0, None, None))
         return jax.lax.fori_loop(start, stop, lambda time, lanes: step(lanes, keys, hypers, time, edges), lanes)
@@ -235,7 +250,7 @@ class Snapshot(NamedTuple):
     """A run in the middle: all that it takes to go on as if nothing had happened."""
 
     time: int
-    lane: Lane
+    lane: LaneState
     """On the host."""
     evaluations: list[float]
     episode: list[Any]
@@ -246,7 +261,7 @@ class Snapshot(NamedTuple):
     """As in an `Outcome`."""
 
 
-class Lanes:
+class LaneBatch:
     """Runs of one program under way: `advance` them in blocks, then take their `outcomes`.
 
     `state` is the `Lane` of all runs, each array with a leading axis `[lanes]`, padding included. Runs that go on from

@@ -27,7 +27,7 @@ class Span:
     needs much less.
     """
 
-    patience, glide, roomy = 12, 0.4, 0.45
+    interrupt, glide, roomy = 12, 0.4, 0.45
 
     def __init__(self) -> None:
         self.shown = self._goal = 0.0
@@ -39,7 +39,7 @@ class Span:
             self.shown = self.shown or 1.0
             return self.shown
         self._idle = self._idle + 1 if needed < self.roomy * self._goal else 0
-        if needed > self._goal or self._idle > self.patience:
+        if needed > self._goal or self._idle > self.interrupt:
             self._goal, self._idle = _round_up(1.05 * needed), 0
         self.shown = self._goal * (self.shown / self._goal or 1.0) ** (1 - self.glide)
         if abs(self.shown / self._goal - 1) < 0.02:

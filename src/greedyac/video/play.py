@@ -48,8 +48,8 @@ def play(
         return policy.predict(observation, deterministic).action
 
     def why(observation: Any, action: Any) -> Frame:
-        seen = normal_observation(policy.scales, jnp.asarray(policy.translation.observation(observation)))
-        return panel.draw(explain(agent, policy.state, policy.spaces, seen, key), policy.translation.own(action))
+        seen = normal_observation(policy.scales, jnp.asarray(policy.adapter.observation(observation)))
+        return panel.draw(explain(agent, policy.state, policy.spaces, seen, key), policy.adapter.own(action))
 
     with closing(env):
         try:

@@ -10,8 +10,8 @@ from typing import Any
 import gymnasium
 import numpy as np
 
+from greedyac.envs.gym.adapter import SpaceAdapter, shortened
 from greedyac.envs.gym.host import words_of
-from greedyac.envs.gym.translation import Translation, shortened
 
 RESET = "return two values: observation, info"
 STEP = "return five values: observation, reward, terminated, truncated, info"
@@ -22,7 +22,7 @@ WRAPPERS = ("gymnasium.core", "gymnasium.wrappers.", "gymnasium.utils.")
 Numbers = np.ndarray[Any, Any]
 
 
-def reset_env(env: Any, translation: Translation, seed: int) -> Numbers:
+def reset_env(env: Any, adapter: SpaceAdapter, seed: int) -> Numbers:
     """Begin an episode; its first observation."""
     try:
         given = env.reset(seed=seed)
@@ -34,13 +34,13 @@ def reset_env(env: Any, translation: Translation, seed: int) -> Numbers:
         raise
     if not isinstance(given, tuple | list) or len(given) != 2 or not isinstance(given[1], Mapping | None):
         raise TypeError(f"reset returned {_form(given)}; {RESET}")
-    return _observation(translation, given[0], "reset")
+    return _observation(adapter, given[0], "reset")
 
 
-def step_env(env: Any, translation: Translation, action: Numbers) -> tuple[Numbers, float, bool, bool]:
+def step_env(env: Any, adapter: SpaceAdapter, action: Numbers) -> tuple[Numbers, float, bool, bool]:
     """Take an action of ours: the observation, the reward, and whether the episode was terminated or truncated."""
     try:
-        given = env.step(translation.action(action))
+        given = env.step(adapter.action(action))
     except (TypeError, ValueError) as error:
         if _is_unpacking(error, 5):
             fault = f"returned 4 values; {OLD_STEP}" if "got 4" in str(error) else f"did not return five values; {STEP}"
@@ -51,7 +51,7 @@ def step_env(env: Any, translation: Translation, action: Numbers) -> tuple[Numbe
     except (TypeError, ValueError):
         hint = OLD_STEP if isinstance(given, tuple | list) and len(given) == 4 else STEP
         raise TypeError(f"step returned {_form(given)}; {hint}") from None
-    return _observation(translation, observation, "step"), _reward(reward), bool(terminated), bool(truncated)
+    return _observation(adapter, observation, "step"), _reward(reward), bool(terminated), bool(truncated)
 
 
 def _reward(given: Any) -> float:
@@ -62,9 +62,9 @@ def _reward(given: Any) -> float:
         raise TypeError(f"step returned the reward {shown} of type {type(given).__name__}; return a number") from error
 
 
-def _observation(translation: Translation, given: Any, call: str) -> Numbers:
+def _observation(adapter: SpaceAdapter, given: Any, call: str) -> Numbers:
     try:
-        return translation.observation(given)
+        return adapter.observation(given)
     except Exception as error:  # theirs: of any kind
         why = str(error) if type(error) is ValueError else words_of(error)
         raise ValueError(f"the observation from {call} does not fit observation_space: {why}") from error

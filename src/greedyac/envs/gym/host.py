@@ -17,7 +17,7 @@ import gymnasium
 from greedyac.core.errors import EnvError, InputError, unknown_name
 from greedyac.core.fields import show
 from greedyac.core.spaces import Spaces
-from greedyac.envs.gym.translation import Translation, shortened, translation_of
+from greedyac.envs.gym.adapter import SpaceAdapter, adapter_of, shortened
 
 Scalar = bool | int | float | str
 ENGINES = {"mujoco": "mujoco", "box2d": "Box2D"}
@@ -38,7 +38,7 @@ class HostEnv:
     name: str
     given: tuple[tuple[str, Scalar], ...] = ()
     maker: Callable[..., Any] | None = None
-    known: "Translation | None" = field(default=None, compare=False)
+    known: "SpaceAdapter | None" = field(default=None, compare=False)
     """What a file says of its observations and actions: then none need be made to know them."""
 
     @property
@@ -87,7 +87,7 @@ class HostEnv:
             raise InputError(
                 f"environment {self.name!r} was returned again while it is in training; allowed: {allowed}"
             )
-        if self.known is not None and translation_of(self.name, env) != self.known:
+        if self.known is not None and adapter_of(self.name, env) != self.known:
             raise InputError(f"environment {self.name!r} has other observations and actions than this was trained on")
         return env
 
@@ -115,12 +115,12 @@ class HostEnv:
             self.close(self.make())
 
     @cached_property
-    def translation(self) -> "Translation":
+    def adapter(self) -> "SpaceAdapter":
         """How its observations and actions become ours; found out by making one."""
         if self.known is not None:
             return self.known
         env = self.make()
-        known = translation_of(self.name, env)
+        known = adapter_of(self.name, env)
         self.close(env)
         return known
 
@@ -143,7 +143,7 @@ class HostEnv:
     @property
     def spaces(self) -> Spaces:
         """What an agent sees and does here."""
-        return self.translation.spaces
+        return self.adapter.spaces
 
 
 def find_host_env(name: str, options: Mapping[str, object], built_in: Iterable[str]) -> HostEnv:
@@ -158,7 +158,7 @@ def named_host_env(env: Any) -> HostEnv:
     """A user's own environment, or a function that makes them, under the name by which files tell of it."""
     if isinstance(env, gymnasium.Env):
         name, options = _name_of(env)
-        return HostEnv(name, options, Only(env), known=translation_of(name, env))
+        return HostEnv(name, options, Only(env), known=adapter_of(name, env))
     if callable(env):
         return HostEnv(getattr(env, "__name__", type(env).__name__), maker=_Maker(env))
     allowed = "a name, a gymnasium.Env, or a function that makes one"

@@ -23,7 +23,7 @@ from greedyac.core.processor import processor
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.dask.call import call
 from greedyac.execution.dask.member import TOPIC
-from greedyac.execution.pool import Crew, Events, Worker, hand_out
+from greedyac.execution.pool import Events, Worker, WorkerGroup, dispatch
 from greedyac.results.files import DamagedError, publish_sealed
 from greedyac.results.provenance import versions
 
@@ -53,7 +53,7 @@ class DaskEngine(NamedTuple):
 
     def train_chunks(self, chunks: Sequence[Chunk], attempts: int) -> Events:
         """Train all chunks on the workers of the cluster, whoever comes and goes."""
-        return hand_out(chunks, _Members(self, chunks[0].folder), attempts)
+        return dispatch(chunks, _Members(self, chunks[0].folder), attempts)
 
 
 class _Slot(Worker):
@@ -97,7 +97,7 @@ class _Slot(Worker):
         self._crew.order(self, chunks, self.ticket)
 
 
-class _Members(Crew):
+class _Members(WorkerGroup):
     """The workers of a cluster. What concerns Dask happens in a thread of its own."""
 
     same_machine = False

@@ -46,7 +46,7 @@ def about() -> str:
 
 
 def train(order: str) -> tuple[str, dict[str, bytes]]:
-    """Have chunks trained, as an order of `engine` says, up to the first setback.
+    """Have chunks trained, as an order of `engine` says, up to the first failure.
 
     Returns what is left to tell as JSON events, of which the last says how it ended, and, if whoever ordered publishes
     them, the files of rows.

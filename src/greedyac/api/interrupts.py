@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 
-class Patience:
+class DeferredInterrupt:
     """With Ctrl-C while steps are under way: in the middle of one it would cost all that was learned. Not twice."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from greedyac.envs import ENVS, Acrobot, Breakout, Env, EnvState, Freeway, Mount
 from greedyac.envs.classic.acrobot import Links
 from greedyac.envs.classic.mountain_car import Car
 from greedyac.envs.classic.pendulum import Rod
-from greedyac.envs.gym.face import Face, compiled
+from greedyac.envs.gym.wrapper import GymnasiumWrapper, compiled
 from greedyac.envs.rendering import BODY, DRAWINGS, FORCE, GAMES, GOAL, INK, SECOND, Frame
 
 PEERS = Path(os.environ.get("GREEDYAC_PEERS_PYTHON", ROOT / ".venv-peers/bin/python"))
@@ -43,8 +43,8 @@ IDS = {name: f"greedyac/{name}-v0" for name in ENVS}
 Floats = NDArray[np.float64]
 
 
-def face_of(name: str, **given: Any) -> Face:
-    return cast(Face, gymnasium.make(IDS[name], **given).unwrapped)
+def face_of(name: str, **given: Any) -> GymnasiumWrapper:
+    return cast(GymnasiumWrapper, gymnasium.make(IDS[name], **given).unwrapped)
 
 
 def run(program: str, python: Path | str = sys.executable, **environment: str) -> str:
@@ -78,7 +78,7 @@ import sys
 import {first}
 assert not {{"jax", "PIL"}} & sys.modules.keys()
 env = gymnasium.make("greedyac/Acrobot-DA-v0" if "greedyac" in sys.modules else "greedyac:greedyac/Acrobot-DA-v0")
-assert sys.modules["greedyac.envs.gym.face"].Face is type(env.unwrapped)
+assert sys.modules["greedyac.envs.gym.wrapper"].GymnasiumWrapper is type(env.unwrapped)
 """
     run(program)
 
@@ -302,7 +302,7 @@ def test_options_are_the_environments() -> None:
     assert face.world == make_env("Acrobot-DA", {"start": "zero", "time_limit": 2})
     assert face.reset()[0].tolist() == [0, 0, 0, 0]
     assert [face.step(1)[3] for _ in range(2)] == [False, True]
-    assert Face("Acrobot-DA", start="zero").world.time_limit == 1000
+    assert GymnasiumWrapper("Acrobot-DA", start="zero").world.time_limit == 1000
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_options_are_the_environments() -> None:
 )
 def test_refused_options(name: str, given: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        Face(name, **given)
+        GymnasiumWrapper(name, **given)
     assert message in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
 
@@ -350,7 +350,7 @@ REFUSED: list[tuple[str, Any, str]] = [
 
 @pytest.mark.parametrize(("name", "action", "allowed"), REFUSED, ids=lambda value: repr(value)[:20])
 def test_refused_actions_change_nothing(name: str, action: Any, allowed: str) -> None:
-    face = Face(name, render_mode="rgb_array")
+    face = GymnasiumWrapper(name, render_mode="rgb_array")
     start, _ = face.reset(seed=0)
     before = face.render()
     with pytest.raises(InputError) as caught:
@@ -392,9 +392,9 @@ def test_refused_seeds(seed: Any) -> None:
 
 
 @pytest.mark.parametrize("call", [lambda face: face.step([0.0]), lambda face: face.render()])
-def test_reset_comes_first(call: Callable[[Face], Any]) -> None:
+def test_reset_comes_first(call: Callable[[GymnasiumWrapper], Any]) -> None:
     with pytest.raises(ResetNeeded):
-        call(Face("Pendulum-CA", render_mode="rgb_array"))
+        call(GymnasiumWrapper("Pendulum-CA", render_mode="rgb_array"))
 
 
 # --- many at once
@@ -453,7 +453,7 @@ def has(frame: Frame, colour: str) -> bool:
     return bool((frame == ImageColor.getrgb(colour)).all(-1).any())
 
 
-def shown(face: Face) -> Frame:
+def shown(face: GymnasiumWrapper) -> Frame:
     frame = face.render()
     assert isinstance(frame, np.ndarray)
     assert frame.dtype == np.uint8
@@ -467,7 +467,7 @@ def draw(name: str, physics: Any, force: float = 0.0) -> Frame:
 
 @pytest.mark.parametrize("name", CONTROL)
 def test_a_picture_shows_the_state(name: str) -> None:
-    face, env = Face(name, render_mode="rgb_array"), make_control(name)
+    face, env = GymnasiumWrapper(name, render_mode="rgb_array"), make_control(name)
     face.reset(seed=0)
     frames = [shown(face)]
     for _ in range(3):
@@ -483,7 +483,7 @@ def test_a_picture_shows_the_state(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["MinAtar-Breakout", "MinAtar-Freeway"])
 def test_a_games_picture_has_the_colour_of_the_first_channel_that_is_lit_in_each_cell(name: str) -> None:
-    face, random = Face(name, render_mode="rgb_array", time_limit=20), np.random.default_rng(0)
+    face, random = GymnasiumWrapper(name, render_mode="rgb_array", time_limit=20), np.random.default_rng(0)
     grid, _ = face.reset(seed=0)
     for _ in range(15):
         middles = shown(face)[20::40, 20::40]
@@ -574,7 +574,7 @@ def test_a_force_points_where_it_moves_the_body(name: str, physics: Any, steps: 
 
 @pytest.mark.parametrize("name", [name for name in CONTROL if name.endswith("DA")])
 def test_discrete_actions_show_the_forces_they_stand_for(name: str) -> None:
-    discrete, same = Face(name, render_mode="rgb_array"), make_control(name)
+    discrete, same = GymnasiumWrapper(name, render_mode="rgb_array"), make_control(name)
     discrete.reset(seed=0)
     for action, force in enumerate((same.action_box.low[0], 0.0, same.action_box.high[0])):
         discrete.step(action)
@@ -586,7 +586,7 @@ def test_the_pace_is_the_drawings() -> None:
     made = {ENVS[name][0]: face_of(name, render_mode="rgb_array").metadata["render_fps"] for name in ENVS}
     assert made == {MountainCar: 30, Pendulum: 20, Acrobot: 15, Breakout: 10, Freeway: 15}
     assert set(made) == set(DRAWINGS)
-    assert set(Face.metadata["render_modes"]) == {"rgb_array", "human"}
+    assert set(GymnasiumWrapper.metadata["render_modes"]) == {"rgb_array", "human"}
 
 
 def test_what_has_no_drawing_is_refused_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -594,12 +594,12 @@ def test_what_has_no_drawing_is_refused_when_it_is_made(monkeypatch: pytest.Monk
     with pytest.raises(
         InputError, match=r"^Pendulum can't be rendered: .*; these have one: MountainCar, Acrobot, Breakout, Freeway$"
     ):
-        Face("Pendulum-CA", render_mode="rgb_array")
-    Face("Pendulum-CA").reset()
+        GymnasiumWrapper("Pendulum-CA", render_mode="rgb_array")
+    GymnasiumWrapper("Pendulum-CA").reset()
 
 
 def test_without_a_render_mode_nothing_is_drawn() -> None:
-    face = Face("Pendulum-CA")
+    face = GymnasiumWrapper("Pendulum-CA")
     face.reset()
     with pytest.warns(UserWarning, match="render_mode"):
         assert face.render() is None
@@ -631,5 +631,5 @@ window.close()
 def test_a_window_needs_an_extra_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
     with pytest.raises(InputError, match=r"^render_mode = human needs pygame: pip install 'greedyac\[play\]'$"):
-        Face("Pendulum-CA", render_mode="human")
-    Face("Pendulum-CA", render_mode="rgb_array")
+        GymnasiumWrapper("Pendulum-CA", render_mode="human")
+    GymnasiumWrapper("Pendulum-CA", render_mode="rgb_array")

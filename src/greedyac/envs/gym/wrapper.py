@@ -1,6 +1,6 @@
 """The built-in environments seen through Gymnasium: `gymnasium.make("greedyac/Pendulum-CA-v0")`.
 
-A face runs the compiled `reset` and `step` of its environment, on the CPU, and shows what rendering.py draws.
+The wrapper runs the compiled `reset` and `step` of its environment, on the CPU, and shows what rendering.py draws.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from greedyac.core.streams import MAX_SEED, Stream, stream_key
 from greedyac.core.xla import configured
 from greedyac.envs.base import Env, EnvState, Transition
 from greedyac.envs.classic.control import Control
-from greedyac.envs.gym.translation import gym_space
+from greedyac.envs.gym.adapter import gym_space
 from greedyac.envs.registry import make_env
 from greedyac.envs.rendering import Frame, drawing_of
 
@@ -57,7 +57,7 @@ def compiled(env: Env) -> Compiled:
     return Compiled(configured(jax.jit(reset)), configured(jax.jit(step)))
 
 
-class Face(gymnasium.Env[Observation, Any]):
+class GymnasiumWrapper(gymnasium.Env[Observation, Any]):
     """A built-in environment by its name, with its options as keyword arguments.
 
     An episode follows from the seed of its `reset` and the actions. The time limit is the option `time_limit`.

@@ -28,7 +28,7 @@ ACTIONS = "Discrete, and Box of real numbers with finite bounds"
 Numbers = np.ndarray[Any, Any]
 
 
-class Translation:
+class SpaceAdapter:
     """Between an environment's own observations and actions, and flat vectors and numbers.
 
     Without `images` those inside a dict or tuple are plain numbers, as in files of agents that were trained that way.
@@ -43,14 +43,14 @@ class Translation:
         self._action_type = actions.dtype.type
 
     @classmethod
-    def of(cls, spaces: Spaces) -> "Translation":
+    def of(cls, spaces: Spaces) -> "SpaceAdapter":
         """Of an environment whose observations and actions are ours."""
         made = cls(gym_space(spaces.observation), gym_space(spaces.action))
         made.spaces = spaces  # whose bounds Gymnasium has rounded
         return made
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Translation) and self._theirs == other._theirs
+        return isinstance(other, SpaceAdapter) and self._theirs == other._theirs
 
     def __hash__(self) -> int:
         return hash(self.spaces.action)  # of what is compared
@@ -138,7 +138,7 @@ class Translation:
         return {"observation": _described(self._observations), "action": _described(self._actions), **images}
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> "Translation":
+    def from_json(cls, values: dict[str, Any]) -> "SpaceAdapter":
         """The inverse of `to_json`."""
         return cls(_space(values["observation"]), _space(values["action"]), values.get("images", False))
 
@@ -196,7 +196,7 @@ def _space(values: dict[str, Any]) -> Any:
     return theirs.Dict(OrderedDict((name, _space(part)) for name, part in values["dict"]))  # which it does not sort
 
 
-def translation_of(name: str, env: Any) -> Translation:
+def adapter_of(name: str, env: Any) -> SpaceAdapter:
     """How the observations and actions of an environment become ours."""
     if not isinstance(env, gymnasium.Env):
         raise InputError(f"environment {name!r} is a {type(env).__name__}; allowed: a gymnasium.Env")
@@ -204,7 +204,7 @@ def translation_of(name: str, env: Any) -> Translation:
         if getattr(env, space, None) is None:
             raise InputError(f"environment {name!r} has no {space}; set self.{space} in its __init__")
     try:
-        return Translation(env.observation_space, env.action_space)
+        return SpaceAdapter(env.observation_space, env.action_space)
     except InputError as error:
         raise InputError(f"environment {name!r} {error}") from None
 
