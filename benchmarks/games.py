@@ -30,7 +30,7 @@ def main() -> None:
 
     from greedyac.bench.measure import matmul_gflops
     from greedyac.execution.cost import operations
-    from greedyac.execution.plan import plan_cases
+    from greedyac.execution.plan import expand_configs
     from greedyac.training.config import MAX_STEPS
     from greedyac.training.loop import LaneBatch
 
@@ -43,11 +43,11 @@ def main() -> None:
         play = played(env)
         print(f"{env}: {rate(play, LANES * ALONE):,.0f} steps/s alone, {LANES} lanes")
         for agent in options.agents:
-            [case] = plan_cases(agent, env, MAX_STEPS, "paper", {}, {}, {})
-            lanes = LaneBatch([case.learner], case.world, [0], MAX_STEPS)
-            lanes.advance(2 * case.learner.batch_size)
+            [config] = expand_configs(agent, env, MAX_STEPS, "paper", {}, {}, {})
+            lanes = LaneBatch([config.learner], config.world, [0], MAX_STEPS)
+            lanes.advance(2 * config.learner.batch_size)
             best = rate(partial(lanes.advance, options.steps), options.steps, multiply)
-            fraction = best * operations(case.learner, case.world.spaces) / 1e9 / max(gflops)
+            fraction = best * operations(config.learner, config.world.spaces) / 1e9 / max(gflops)
             print(f"  {agent}: {best:,.0f} run-steps/s, {fraction:.2f} of a large product's {max(gflops):.0f} GFLOP/s")
 
 

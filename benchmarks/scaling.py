@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-from greedyac.bench.measure import default_case, matmul_gflops
+from greedyac.bench.measure import default_config, matmul_gflops
 from greedyac.core.machine import cores
 from greedyac.execution.plan import best_width
 from greedyac.execution.speed import measure
@@ -29,11 +29,11 @@ ONE_THREAD = "from greedyac.bench.measure import matmul_gflops; print(matmul_gfl
 def lanes(seconds: float, rounds: int) -> None:
     """Run-steps per second with so many lanes in each worker, in units of the round's best."""
     for env in ("Pendulum-CA", "Pendulum-DA"):
-        case, shares = default_case("greedy-ac", env), {width: list[float]() for width in LANES}
+        config, shares = default_config("greedy-ac", env), {width: list[float]() for width in LANES}
         for _ in range(rounds):
             rates = {}
             for width in LANES:
-                rates[width] = measure(case, len(cores()), width, seconds).run_steps_per_second
+                rates[width] = measure(config, len(cores()), width, seconds).run_steps_per_second
             for width, rate in rates.items():
                 shares[width].append(rate / max(rates.values()))
         told = ", ".join(f"{width} lanes {median(share):.2f}" for width, share in shares.items())
@@ -42,10 +42,10 @@ def lanes(seconds: float, rounds: int) -> None:
 
 def workers(seconds: float, rounds: int) -> None:
     """What all workers train beside one, and what the matrix product gains from as many threads."""
-    case, gains, products = default_case("greedy-ac", "Pendulum-CA"), [], []
+    config, gains, products = default_config("greedy-ac", "Pendulum-CA"), [], []
     alone = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     for _ in range(rounds):
-        one, all_of_them = (measure(case, count, best_width(case), seconds) for count in (1, len(cores())))
+        one, all_of_them = (measure(config, count, best_width(config), seconds) for count in (1, len(cores())))
         gains.append(all_of_them.run_steps_per_second / one.run_steps_per_second)
         told = subprocess.run([sys.executable, "-c", ONE_THREAD], env=alone, check=True, capture_output=True, text=True)
         products.append(matmul_gflops() / float(told.stdout))

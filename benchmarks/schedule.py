@@ -37,7 +37,7 @@ from greedyac.execution.process import WorkerProcess
 from greedyac.study.spec import Study, load_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import ATTEMPTS, make_plan
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.training.loop import Program
 
 ROOT = Path(__file__).parents[1]
@@ -69,9 +69,9 @@ class Costs(NamedTuple):
     start: float = START_SECONDS
     dispatch: float = DISPATCH_SECONDS
 
-    def run(self, case: Case) -> float:
+    def run(self, config: RunConfig) -> float:
         """Of one run."""
-        return self.step[pair_of(case)] * case.steps
+        return self.step[pair_of(config)] * config.steps
 
 
 class Schedule(NamedTuple):
@@ -152,21 +152,21 @@ class SimulatedCrew(WorkerGroup):
         end = self._ordered
         for chunk in chunks:
             compilation = 0.0 if worker.compiled else self._costs.start
-            if chunk.case.program not in worker.compiled:
-                compilation += self._costs.compilation[chunk.case.agent]
-                worker.compiled.add(chunk.case.program)
+            if chunk.config.program not in worker.compiled:
+                compilation += self._costs.compilation[chunk.config.agent]
+                worker.compiled.add(chunk.config.program)
             self.compilation += compilation
-            self.padding += (chunk.all_lanes - len(chunk.runs)) * self._costs.run(chunk.case)
-            end += compilation + chunk.all_lanes * self._costs.run(chunk.case)
+            self.padding += (chunk.all_lanes - len(chunk.runs)) * self._costs.run(chunk.config)
+            end += compilation + chunk.all_lanes * self._costs.run(chunk.config)
             self._expect(end, worker, "done")
 
     def close(self) -> None:
         """There is nothing to end."""
 
 
-def pair_of(case: Case) -> Pair:
+def pair_of(config: RunConfig) -> Pair:
     """What kept runs of such a case are found by."""
-    return case.agent, case.env_label
+    return config.agent, config.env_label
 
 
 def simulate(chunks: Sequence[Chunk], workers: int, costs: Costs) -> Schedule:
@@ -174,8 +174,8 @@ def simulate(chunks: Sequence[Chunk], workers: int, costs: Costs) -> Schedule:
     crew = SimulatedCrew(workers, costs)
     for _ in dispatch(chunks, crew, ATTEMPTS):
         pass
-    longest = max(chunk.all_lanes * costs.run(chunk.case) for chunk in chunks)
-    work = sum(len(chunk.runs) * costs.run(chunk.case) for chunk in chunks)
+    longest = max(chunk.all_lanes * costs.run(chunk.config) for chunk in chunks)
+    work = sum(len(chunk.runs) * costs.run(chunk.config) for chunk in chunks)
     return Schedule(workers, len(chunks), crew.now, longest, work, crew.padding, crew.compilation, crew.waiting)
 
 
@@ -183,7 +183,7 @@ def united(names: Sequence[str]) -> Study:
     """Studies of the same seeds as one."""
     first, *others = map(load_study, names)
     assert all(other.seeds == first.seeds for other in others)
-    return replace(first, cases=sum((other.cases for other in others), first.cases))
+    return replace(first, configs=sum((other.configs for other in others), first.configs))
 
 
 def kept_steps(results: Path) -> dict[Pair, list[float]]:
@@ -197,12 +197,12 @@ def kept_steps(results: Path) -> dict[Pair, list[float]]:
     return kept
 
 
-def step_seconds(cases: Sequence[Case], kept: Mapping[Pair, Sequence[float]]) -> dict[Pair, float]:
+def step_seconds(configs: Sequence[RunConfig], kept: Mapping[Pair, Sequence[float]]) -> dict[Pair, float]:
     """A step's median for each pair among the cases; for one that was not kept, in proportion to its nominal time.
 
     Not the mean: some kept runs bear a compilation, or empty lanes beside them.
     """
-    nominal = {pair_of(case): nominal_seconds(case) / case.steps for case in cases}
+    nominal = {pair_of(config): nominal_seconds(config) / config.steps for config in configs}
     known = {pair: median(kept[pair]) for pair in nominal if pair in kept}
     slowness = median(seconds / nominal[pair] for pair, seconds in known.items())
     return {pair: known.get(pair, slowness * seconds) for pair, seconds in nominal.items()}
@@ -215,15 +215,15 @@ class Probe(NamedTuple):
     compilation: float
 
 
-def probe(case: Case) -> Probe:
+def probe(config: RunConfig) -> Probe:
     """Start a process on one core, and end it once it has compiled.
 
     What it used of the processor is what it takes on a core that it has for itself.
     """
     events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    process, used, width = WorkerProcess(cores()[-1], events.put, cached=False), dict[str, float](), best_width(case)
+    process, used, width = WorkerProcess(cores()[-1], events.put, cached=False), dict[str, float](), best_width(config)
     try:
-        process.send(Chunk([Run(case, seed) for seed in range(width)], width, Path()).to_json())
+        process.send(Chunk([Run(config, seed) for seed in range(width)], width, Path()).to_json())
         while "steps" not in used:
             event = events.get()["event"]
             assert event in ("ready", "steps"), event
@@ -234,9 +234,9 @@ def probe(case: Case) -> Probe:
     return Probe(used["ready"], used["steps"] - used["ready"])
 
 
-def probed(costs: Costs, cases: Sequence[Case]) -> Costs:
+def probed(costs: Costs, configs: Sequence[RunConfig]) -> Costs:
     """The costs with what a start takes here, and the compilation of the first program of each agent."""
-    probes = {agent: probe(next(case for case in cases if case.agent == agent)) for agent in costs.compilation}
+    probes = {agent: probe(next(config for config in configs if config.agent == agent)) for agent in costs.compilation}
     start = median(one.start for one in probes.values())
     return costs._replace(start=start, compilation={agent: one.compilation for agent, one in probes.items()})
 
@@ -318,9 +318,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=ROOT / "docs/images/cluster-schedule.png")
     options = parser.parse_args()
     study, kept = united(STUDIES), kept_steps(ROOT / "results")
-    costs = Costs(step_seconds(study.cases, kept))
+    costs = Costs(step_seconds(study.configs, kept))
     if options.probe:
-        costs = probed(costs, study.cases)
+        costs = probed(costs, study.configs)
     runs = sum(len(kept.get(pair, ())) for pair in costs.step)
     compilation = ", ".join(f"{agent} {seconds:.1f} s" for agent, seconds in costs.compilation.items())
     print(f"steps: from {runs:,} kept runs, of {len(costs.step.keys() & kept)} of {len(costs.step)} pairs")

@@ -117,7 +117,7 @@ def slice_of(study: str, chunks: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store.create(Path(folder) / "store")
         whole = make_plan(load_study(study), store, len(cores()))
-        told = estimate(whole, lambda case: None)
+        told = estimate(whole, lambda config: None)
         print(f"{study}: {told.seconds / 3600:.1f} h estimated in all", flush=True)
         few = replace(whole, chunks=whole.chunks[:: -(-len(whole.chunks) // chunks)])
         expected = seconds_of(few, told.probes)

@@ -20,7 +20,7 @@ from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import HostEnv, make_env, make_world
 from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.execution.cost import operations
-from greedyac.execution.plan import plan_cases, plan_chunks, widest
+from greedyac.execution.plan import expand_configs, plan_chunks, widest
 from greedyac.training.config import Run
 from greedyac.training.loop import LaneBatch
 
@@ -144,10 +144,10 @@ def test_a_missing_engine_is_named(
 
 def test_the_layer_after_a_convolution_has_128_units_unless_told() -> None:
     asked: list[dict[str, Any]] = [{}, {"hidden": (32, 16)}]
-    hidden = [plan_cases("sac", "MinAtar-Breakout", 10, None, {}, {}, more)[0].hypers["hidden"] for more in asked]
+    hidden = [expand_configs("sac", "MinAtar-Breakout", 10, None, {}, {}, more)[0].hypers["hidden"] for more in asked]
     assert hidden == [(128,), (32, 16)]
-    assert plan_cases("random", "MinAtar-Breakout", 10, None, {}, {}, {})[0].hypers == {}
-    assert plan_cases("sac", "Pendulum-CA", 10, None, {}, {}, {})[0].hypers["hidden"] == (64, 64)
+    assert expand_configs("random", "MinAtar-Breakout", 10, None, {}, {}, {})[0].hypers == {}
+    assert expand_configs("sac", "Pendulum-CA", 10, None, {}, {}, {})[0].hypers["hidden"] == (64, 64)
 
 
 def test_operations_count_the_convolution() -> None:
@@ -158,7 +158,7 @@ def test_operations_count_the_convolution() -> None:
 
 
 def test_runs_with_a_convolution_are_trained_one_by_one(tmp_path: Path) -> None:
-    [case] = plan_cases("greedy-ac", "MinAtar-Freeway", 1000, None, {}, {}, {})
+    [case] = expand_configs("greedy-ac", "MinAtar-Freeway", 1000, None, {}, {}, {})
     assert widest(case) == 1
     chunks = plan_chunks([Run(case, seed) for seed in range(5)], 2, tmp_path, 1.0)
     assert {chunk.width for chunk in chunks} == {1}

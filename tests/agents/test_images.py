@@ -24,7 +24,7 @@ from greedyac.envs.gym import host
 from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.cost import operations
-from greedyac.execution.plan import plan_cases
+from greedyac.execution.plan import expand_configs
 from greedyac.nn.layers import KERNELS, Encoder, encoded_size
 from greedyac.training import bits
 from greedyac.training.loop import LaneBatch
@@ -199,7 +199,7 @@ def test_small_images_and_lone_grids_have_no_more_convolutions() -> None:
 
 def test_one_layer_of_128_units_follows_unless_another_is_asked_for() -> None:
     def hidden(kind: Any, **more: Any) -> Any:
-        return plan_cases("sac", named_host_env(kind), 10, None, {}, {}, more)[0].hypers["hidden"]
+        return expand_configs("sac", named_host_env(kind), 10, None, {}, {}, more)[0].hypers["hidden"]
 
     assert hidden(Cameras) == (128,)
     assert hidden(Cameras, hidden=(32, 16)) == (32, 16)
@@ -330,7 +330,7 @@ def test_a_file_of_an_agent_that_saw_images_as_numbers_is_still_read(
         patched.setattr(host, "translation_of", before)
         old = greedyac.GreedyAC(Cameras, **TINY).learn(20, progress=False)
         old.save(tmp_path / "old", everything=True)
-    assert old.policy.run.case.world.numerics == 1
+    assert old.policy.run.config.world.numerics == 1
     assert old.policy.state.actor.encoder.size == theirs.flatdim(Cameras.observation_space)
     seen = Cameras.observation_space.sample()
     assert greedyac.load(tmp_path / "old").predict(seen).action == old.predict(seen).action

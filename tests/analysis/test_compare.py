@@ -218,9 +218,9 @@ def test_agents_of_a_store_are_compared_by_the_papers_score(tmp_path: Path) -> N
     values |= {("greedy-ac", "Acrobot-CA"): -12.0, ("sac", "Acrobot-CA"): -15.0}
 
     def told(run: Run) -> Told:
-        poor = 1.0 if run.case.hypers["critic_step_size"] == 1e-2 else 0.0
-        best = 10.0 if run.case.env == "Pendulum-CA" else -10.0
-        return Told(values[run.case.agent, run.case.env] - poor, best)
+        poor = 1.0 if run.config.hypers["critic_step_size"] == 1e-2 else 0.0
+        best = 10.0 if run.config.env == "Pendulum-CA" else -10.0
+        return Told(values[run.config.agent, run.config.env] - poor, best)
 
     sweep = "critic_step_size = [1e-3, 1e-2]"
     for tuning, counts in (("0-1", 4), ("0-5", 6)):

@@ -28,8 +28,8 @@ def study_of(
 
 def coded(run: Run) -> Told:
     """Tens: the place of the critic's step size; ones: that of the entropy scale, if it is swept; tenths: the seed."""
-    entropy = ENTROPY.index(run.case.hypers["entropy_scale"]) if run.case.hypers["entropy_scale"] in ENTROPY else 0
-    return Told(10.0 * CRITIC.index(run.case.hypers["critic_step_size"]) + entropy + run.seed / 10)
+    entropy = ENTROPY.index(run.config.hypers["entropy_scale"]) if run.config.hypers["entropy_scale"] in ENTROPY else 0
+    return Told(10.0 * CRITIC.index(run.config.hypers["critic_step_size"]) + entropy + run.seed / 10)
 
 
 def grids_of(folder: Path) -> list[Grid]:
@@ -41,7 +41,7 @@ def critics(grid: Grid) -> list[float]:
 
 
 def setting_id(study: Study, critic: float) -> str:
-    [found] = {case.setting_id for case in study.cases if case.hypers["critic_step_size"] == critic}
+    [found] = {case.setting_id for case in study.configs if case.hypers["critic_step_size"] == critic}
     return found
 
 
@@ -54,7 +54,7 @@ def test_a_grid_lies_along_its_axes(tmp_path: Path) -> None:
     assert list(grid.axes) == ["critic_step_size", "entropy_scale"]
     assert grid.places.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1], [2, 0], [2, 1]]
     for setting, hypers, (critic, entropy) in zip(grid.settings, grid.hypers, grid.places.tolist(), strict=True):
-        [case] = [case for case in study.cases if case.setting_id == setting]
+        [case] = [case for case in study.configs if case.setting_id == setting]
         assert case.hypers["critic_step_size"] == hypers["critic_step_size"] == CRITIC[critic]
         assert case.hypers["entropy_scale"] == hypers["entropy_scale"] == ENTROPY[entropy]
         assert hypers["batch_size"] == 32
@@ -101,7 +101,7 @@ def test_a_grid_with_a_hole_is_not_full(tmp_path: Path) -> None:
         tmp_path,
         study,
         lambda run: (
-            None if (run.case.hypers["critic_step_size"], run.case.hypers["entropy_scale"]) == hole else coded(run)
+            None if (run.config.hypers["critic_step_size"], run.config.hypers["entropy_scale"]) == hole else coded(run)
         ),
     )
     [grid] = grids_of(tmp_path)
@@ -137,7 +137,7 @@ def test_there_is_a_grid_for_each_agent_on_each_environment(tmp_path: Path) -> N
 @pytest.mark.parametrize("fate", ["missing", "failed", "blank"])
 def test_a_setting_without_all_of_its_runs_is_left_out_and_counted(tmp_path: Path, fate: str) -> None:
     study = study_of()
-    lost = Run(study.cases[1], 2)
+    lost = Run(study.configs[1], 2)
     store = fill(tmp_path, study, lambda run: None if run == lost else coded(run))
     if fate == "failed":
         store.record_failure([lost], "signal 9", 3)
@@ -225,7 +225,7 @@ def test_the_settings_that_all_grids_have(tmp_path: Path) -> None:
     fill(
         tmp_path,
         study,
-        lambda run: None if (run.case.env, run.case.hypers["critic_step_size"]) in lost else coded(run),
+        lambda run: None if (run.config.env, run.config.hypers["critic_step_size"]) in lost else coded(run),
     )
     grids = same_settings(grids_of(tmp_path))
     assert [grid.env for grid in grids] == ["Acrobot-CA", "MountainCar-CA", "Pendulum-CA"]
@@ -241,7 +241,7 @@ def test_grids_without_a_setting_in_common(tmp_path: Path) -> None:
     fill(
         tmp_path,
         study_of("critic_step_size = [1e-4, 1e-3]", envs=("Pendulum-CA", "Acrobot-CA")),
-        lambda run: None if (run.case.env, run.case.hypers["critic_step_size"]) in lost else coded(run),
+        lambda run: None if (run.config.env, run.config.hypers["critic_step_size"]) in lost else coded(run),
     )
     assert [(grid.settings, grid.left_out) for grid in same_settings(grids_of(tmp_path))] == 2 * [((), 2)]
 

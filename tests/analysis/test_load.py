@@ -76,8 +76,8 @@ def test_every_asked_run_is_there_once_with_what_became_of_it(tmp_path: Path) ->
     assert results.faults == ()
     for run, row in ((run, results.runs.row(by_predicate=pl.col("run_id") == run.run_id, named=True)) for run in runs):
         assert (row["env"], row["seed"], row["steps"]) == ("Pendulum-CA", run.seed, 100_000)
-        assert (row["setting_id"], row["agent"]) == (run.case.setting_id, "sac")
-        assert json.loads(row["hypers"])["critic_step_size"] == run.case.hypers["critic_step_size"]
+        assert (row["setting_id"], row["agent"]) == (run.config.setting_id, "sac")
+        assert json.loads(row["hypers"])["critic_step_size"] == run.config.hypers["critic_step_size"]
         assert (row["kind"], row["tuning"]) == ("continuous", run.seed < 2)
     values = with_values(results.runs)
     assert values.filter(pl.col("value").is_not_null())["status"].sort().to_list() == ["diverged", "done"]
@@ -102,7 +102,7 @@ def test_a_failed_run_that_was_done_later_is_done(tmp_path: Path) -> None:
 
 def test_runs_that_no_study_asked_for_are_there_too(tmp_path: Path) -> None:
     store = fill(tmp_path, STUDY, by_seed)
-    publish_rows(store.chunks, frame([row_of(Run(STUDY.cases[0], 77), Told(1.0))]))
+    publish_rows(store.chunks, frame([row_of(Run(STUDY.configs[0], 77), Told(1.0))]))
     results = load(tmp_path)
     assert results.runs.height == 9
     assert results.runs.filter(seed=77)["tuning"].to_list() == [False]
@@ -139,7 +139,7 @@ def test_a_diverged_run_counts_as_the_lowest_run_on_its_environment(tmp_path: Pa
         ("Acrobot-CA", 2): -80.0,
         ("Acrobot-CA", 3): None,
     }
-    fill(tmp_path, TWO_ENVS, lambda run: Told(told[run.case.env, run.seed]))
+    fill(tmp_path, TWO_ENVS, lambda run: Told(told[run.config.env, run.seed]))
     found = with_values(load(tmp_path).runs)
     values = {(env, seed): value for env, seed, value in found.select("env", "seed", "value").iter_rows()}
     diverged = {("Pendulum-CA", 2): -7.0, ("Acrobot-CA", 0): -90.0, ("Acrobot-CA", 3): -90.0}
@@ -147,7 +147,7 @@ def test_a_diverged_run_counts_as_the_lowest_run_on_its_environment(tmp_path: Pa
 
 
 def test_where_all_runs_diverged_there_is_no_value(tmp_path: Path) -> None:
-    fill(tmp_path, TWO_ENVS, lambda run: Told(None if run.case.env == "Acrobot-CA" else 1.0))
+    fill(tmp_path, TWO_ENVS, lambda run: Told(None if run.config.env == "Acrobot-CA" else 1.0))
     found = with_values(load(tmp_path).runs)
     assert found.filter(env="Acrobot-CA")["value"].to_list() == [None] * 4
     assert found.filter(env="Pendulum-CA")["value"].to_list() == [1.0] * 4
@@ -449,8 +449,8 @@ def labels(study: Study) -> dict[tuple[str, object, object], str]:
     """Environment, policy and critic's step size → label."""
     runs = study.runs().values()
     found = variants(frame([missing_row(run) for run in runs]))
-    assert set(found) == {run.case.setting_id for run in runs}
-    cases = [run.case for run in runs]
+    assert set(found) == {run.config.setting_id for run in runs}
+    cases = [run.config for run in runs]
     return {
         (case.env, case.hypers.get("policy"), case.hypers["critic_step_size"]): found[case.setting_id] for case in cases
     }
@@ -528,9 +528,9 @@ def test_environments_with_options_are_environments_of_their_own(tmp_path: Path)
 def test_settings_have_their_hyperparameters() -> None:
     runs = list(STUDY.runs().values())
     found = settings_of(frame([missing_row(run) for run in runs]))
-    assert list(found) == sorted({run.case.setting_id for run in runs})
+    assert list(found) == sorted({run.config.setting_id for run in runs})
     assert {setting: hypers["critic_step_size"] for setting, hypers in found.items()} == {
-        case.setting_id: case.hypers["critic_step_size"] for case in STUDY.cases
+        case.setting_id: case.hypers["critic_step_size"] for case in STUDY.configs
     }
 
 

@@ -33,14 +33,14 @@ AGENTS = ("greedy-ac", "sac")
 
 def told(run: Run) -> Told:
     """Curves that rise to a level which depends on everything, and some divergence."""
-    hypers = run.case.hypers
+    hypers = run.config.hypers
     if hypers["critic_step_size"] == 1e-2 and run.seed == 3:
         return Told(None)
-    best, weight = (1.0, 60) if run.case.env == "Pendulum-CA" else (0.1, 20)
+    best, weight = (1.0, 60) if run.config.env == "Pendulum-CA" else (0.1, 20)
     level = 40 * np.log10(hypers["critic_step_size"]) - weight * abs(hypers["actor_step_size_scale"] - best)
     level += 5 * noise(run)
-    level -= (30 if run.case.agent == "sac" else 3) * np.log10(hypers["entropy_scale"]) ** 2
-    level -= 50 * ["MountainCar-CA", "Pendulum-CA"].index(run.case.env)
+    level -= (30 if run.config.agent == "sac" else 3) * np.log10(hypers["entropy_scale"]) ** 2
+    level -= 50 * ["MountainCar-CA", "Pendulum-CA"].index(run.config.env)
     curve = level - 300 + 300 * np.linspace(0, 1, BINS) + np.random.default_rng(run.seed).normal(size=BINS)
     return Told(float(curve.mean()), float(curve.max()), [float(value) for value in curve])
 

@@ -48,7 +48,7 @@ def small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def by_setting(run: Run) -> Told:
     """The larger critic step size is better by 100."""
-    return Told(100.0 * (run.case.hypers["critic_step_size"] == 1e-2) + run.seed, 500.0)
+    return Told(100.0 * (run.config.hypers["critic_step_size"] == 1e-2) + run.seed, 500.0)
 
 
 def files(folder: Path) -> dict[str, bytes | None]:
@@ -163,7 +163,7 @@ def test_where_every_run_diverged_the_report_says_so(tmp_path: Path, capsys: Cap
 
 def test_an_environment_where_every_run_diverged_does_not_hide_the_other(tmp_path: Path, capsys: Capture) -> None:
     study = grid_study(("sac",), ENVS, "0-3", "0-1", sweep=TWO)
-    fill(tmp_path / "store", study, lambda run: Told(None) if run.case.env == "Acrobot-CA" else by_setting(run))
+    fill(tmp_path / "store", study, lambda run: Told(None) if run.config.env == "Acrobot-CA" else by_setting(run))
     lines = said(tmp_path, capsys)
     assert "- Of 16 runs, 8 done and 8 diverged." in lines
     assert "- No run on Acrobot-CA has a return yet, so that nothing is said of it." in lines
@@ -416,11 +416,11 @@ FULL = grid_study(("greedy-ac", "sac"), ENVS, "0-6", "0-2", sweep=CUBE)
 
 def rising(run: Run) -> Told:
     """Curves of many shapes, some with empty bins; 1e-2 is best, and diverges on seeds 2, 4 and, elsewhere, 5."""
-    fast = run.case.hypers["critic_step_size"] == 1e-2
-    if fast and run.seed in (2, 4) and run.case.env == "Pendulum-CA":
+    fast = run.config.hypers["critic_step_size"] == 1e-2
+    if fast and run.seed in (2, 4) and run.config.env == "Pendulum-CA":
         return Told(None)
-    level = (400.0 if fast else 0.0) - 100 * (run.case.hypers["actor_step_size_scale"] == 0.1) + 20 * noise(run)
-    level -= 30 * (run.case.hypers["entropy_scale"] == 10) + 500 * (run.case.env == "Acrobot-CA")
+    level = (400.0 if fast else 0.0) - 100 * (run.config.hypers["actor_step_size_scale"] == 0.1) + 20 * noise(run)
+    level -= 30 * (run.config.hypers["entropy_scale"] == 10) + 500 * (run.config.env == "Acrobot-CA")
     drawn = np.random.default_rng(run.seed + 1).normal(level, 5, BINS)
     curve: list[float | None] = [float(np.float32(value)) for value in drawn]
     for empty in (3 + run.seed, 50, 51, BINS - 1):
@@ -598,8 +598,8 @@ def test_shares_near_the_best_by_hand(tmp_path: Path) -> None:
     study = grid_study(("greedy-ac", "sac"), ENVS, "0-1", sweep=FOUR)
 
     def told(run: Run) -> Told:
-        own = means[run.case.agent, run.case.env]
-        return Told(own[sizes.index(run.case.hypers["critic_step_size"])] + (1.0 if run.seed else -1.0))
+        own = means[run.config.agent, run.config.env]
+        return Told(own[sizes.index(run.config.hypers["critic_step_size"])] + (1.0 if run.seed else -1.0))
 
     fill(tmp_path, study, told)
     rows = tables(analyse(load(tmp_path)))["near_best"]
@@ -619,8 +619,8 @@ def test_differences_by_hand_in_the_table_and_on_the_page(tmp_path: Path, capsys
     study = grid_study(("greedy-ac", "sac"), ENVS, "0-1", sweep="critic_step_size = [1e-3]")
     rows = []
     for run in study.runs().values():
-        row = row_of(run, Told(100.0 + run.seed + (60 if run.case.agent == "greedy-ac" else 0)))
-        rows.append(row | ({"final_return": None} if run.case.env == "Acrobot-CA" else {}))
+        row = row_of(run, Told(100.0 + run.seed + (60 if run.config.agent == "greedy-ac" else 0)))
+        rows.append(row | ({"final_return": None} if run.config.env == "Acrobot-CA" else {}))
     store = Store.create(tmp_path / "store")
     store.record_study(study)
     publish_rows(store.chunks, pl.DataFrame(rows, SCHEMA))
@@ -641,7 +641,7 @@ def test_differences_by_hand_in_the_table_and_on_the_page(tmp_path: Path, capsys
 def cube(run: Run) -> Told:
     """[critic][entropy][actor] → the value of every seed; the best return is 20."""
     values = (((1, 5), (2, 0)), ((10, 4), (3, 11)))
-    hypers = run.case.hypers
+    hypers = run.config.hypers
     place = values[hypers["critic_step_size"] == 1e-2][hypers["entropy_scale"] == 10]
     return Told(float(place[hypers["actor_step_size_scale"] == 1.0]), 20.0)
 
@@ -729,7 +729,7 @@ def test_where_only_some_numbers_are_optimistic_these_are_named(tmp_path: Path, 
     fill(
         tmp_path / "store",
         study,
-        lambda run: by_setting(run) if run.seed < 2 or run.case.env == "Acrobot-CA" else None,
+        lambda run: by_setting(run) if run.seed < 2 or run.config.env == "Acrobot-CA" else None,
     )
     lines = said(tmp_path, capsys)
     assert any(line.startswith(f"- The settings of sac on Pendulum-CA {OPTIMISTIC}, ") for line in lines)
@@ -776,7 +776,7 @@ def test_the_page_keeps_the_curves_of_the_best_settings(
     """On the tuning seed 1e-4 is best, over both seeds it is worst; of the others, 1e-2 is best."""
     told = {1e-5: (0.0, 0.0), 1e-4: (10.0, -100.0), 1e-3: (1.0, 1.0), 1e-2: (2.0, 2.0)}
     study = grid_study(("sac",), ("Pendulum-CA",), "0-1", "0", sweep=FOUR)
-    fill(tmp_path / "store", study, lambda run: Told(told[run.case.hypers["critic_step_size"]][run.seed]))
+    fill(tmp_path / "store", study, lambda run: Told(told[run.config.hypers["critic_step_size"]][run.seed]))
 
     def kept(most: int) -> tuple[list[float], int]:
         monkeypatch.setattr(payload, "MOST_CURVES", most)
@@ -784,7 +784,7 @@ def test_the_page_keeps_the_curves_of_the_best_settings(
         data = page_data(tmp_path)
         own = data["curves"]["Pendulum-CA"]["sac"]
         assert [one["first"] for one in own] == [2 * place for place in range(len(own))]
-        ids = {case.setting_id: case.hypers["critic_step_size"] for case in study.cases}
+        ids = {case.setting_id: case.hypers["critic_step_size"] for case in study.configs}
         return [ids[one["id"]] for one in own], data["curvesLeftOut"]
 
     sizes, left = kept(5)

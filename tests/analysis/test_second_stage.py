@@ -31,7 +31,7 @@ WINNERS = {"Pendulum-CA": 1e-3, "Acrobot-CA": 1e-2}
 
 def planted(run: Run) -> Told:
     """The winner of each environment is 20, others are 10; the best return is 40."""
-    return Told(20.0 if run.case.hypers["critic_step_size"] == WINNERS[run.case.env] else 10.0, 40.0)
+    return Told(20.0 if run.config.hypers["critic_step_size"] == WINNERS[run.config.env] else 10.0, 40.0)
 
 
 def made(folder: Path, study: Study, told: Callable[[Run], Told | None] = planted) -> Results:
@@ -45,7 +45,7 @@ def written(results: Results, by: By = "env", seeds: list[int] | None = None) ->
 
 
 def settings(study: Study) -> set[tuple[str, str]]:
-    return {(case.env_label, case.setting_id) for case in study.cases}
+    return {(case.env_label, case.setting_id) for case in study.configs}
 
 
 def files(folder: Path) -> dict[str, bytes | None]:
@@ -129,9 +129,9 @@ def test_the_study_is_of_the_chosen_settings_on_their_environments(tmp_path: Pat
     results = made(tmp_path, STUDY)
     study, choices = written(results, by)
     assert settings(study) == {(env, choice.setting_id) for choice in choices for env in choice.envs}
-    assert len(study.cases) == 4
+    assert len(study.configs) == 4
     assert (study.seeds, study.tuning_seeds) == ((3, 4, 5), ())
-    assert {case.steps for case in study.cases} == {100_000}
+    assert {case.steps for case in study.configs} == {100_000}
     assert study.name == f"best by {by} of planted"
     again = parse_study(study.text)
     assert again == study
@@ -140,7 +140,7 @@ def test_the_study_is_of_the_chosen_settings_on_their_environments(tmp_path: Pat
 
 def test_by_environment_the_planted_winners_are_in_it(tmp_path: Path) -> None:
     study, _ = written(made(tmp_path, STUDY))
-    assert {(case.agent, case.env, case.hypers["critic_step_size"]) for case in study.cases} == {
+    assert {(case.agent, case.env, case.hypers["critic_step_size"]) for case in study.configs} == {
         (agent, env, size) for agent in ("greedy-ac", "sac") for env, size in WINNERS.items()
     }
     assert study.text.startswith(
@@ -151,7 +151,7 @@ def test_by_environment_the_planted_winners_are_in_it(tmp_path: Path) -> None:
 def test_by_kind_there_is_one_setting_for_all(tmp_path: Path) -> None:
     study, _ = written(made(tmp_path, STUDY), "kind")
     for agent in ("greedy-ac", "sac"):
-        assert len({case.setting_id for case in study.cases if case.agent == agent}) == 1
+        assert len({case.setting_id for case in study.configs if case.agent == agent}) == 1
     assert study.text.count("[[cells]]") == 2
     assert "for all environments of a kind together" in study.text
 
@@ -219,9 +219,9 @@ sweep = { policy = ["squashed", "gaussian"], critic_step_size = [1e-3, 1e-2] }
 )
 def test_presets_options_and_variants_make_the_same_runs(tmp_path: Path, text: str, cases: int, by: By) -> None:
     first = parse_study(text)
-    results = made(tmp_path, first, lambda run: Told(100 * run.case.hypers["critic_step_size"], 5.0))
+    results = made(tmp_path, first, lambda run: Told(100 * run.config.hypers["critic_step_size"], 5.0))
     study, choices = written(results, by)
-    assert len(study.cases) == cases
+    assert len(study.configs) == cases
     assert settings(study) == {(env, choice.setting_id) for choice in choices for env in choice.envs}
     assert set(study.runs()) <= set(first.runs())
     assert make_plan(study, Store.existing(tmp_path), workers=1).missing == 0
@@ -245,13 +245,13 @@ def test_environments_that_can_be_written_alike_share_a_cell(tmp_path: Path) -> 
     study, _ = written(options, "kind")
     assert study.text.count("[[cells]]") == 2
     assert study.text.count('env_options = { start = "zero" }') == 1
-    assert {case.env_label for case in study.cases} == {"Acrobot-CA", "Acrobot-CA[start=zero]"}
+    assert {case.env_label for case in study.configs} == {"Acrobot-CA", "Acrobot-CA[start=zero]"}
 
 
 def test_variants_of_an_agent_are_chosen_by_themselves(tmp_path: Path) -> None:
     study, choices = written(made(tmp_path, parse_study(POLICIES), lambda _: Told(1.0)))
     assert {choice.agent for choice in choices} == {"sac", "sac[policy=gaussian]"}
-    told = {(case.env, case.hypers["policy"]) for case in study.cases}
+    told = {(case.env, case.hypers["policy"]) for case in study.configs}
     assert told == {(env, policy) for env in ENVS for policy in ("squashed", "gaussian")}
 
 
@@ -263,7 +263,7 @@ def test_environments_of_different_length_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=complaint):
         written(results)
     study, _ = written(load(tmp_path, steps=5000))
-    assert {(case.env, case.steps) for case in study.cases} == {("MountainCar-CA", 5000)}
+    assert {(case.env, case.steps) for case in study.configs} == {("MountainCar-CA", 5000)}
 
 
 def test_a_setting_that_no_study_can_hold_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,10 +361,10 @@ def test_select_takes_the_bests_that_are_asked_for(
     fill(
         Path("store"),
         study,
-        lambda run: Told(float(values[run.case.env, run.case.hypers["critic_step_size"]]), bests[run.case.env]),
+        lambda run: Told(float(values[run.config.env, run.config.hypers["critic_step_size"]]), bests[run.config.env]),
     )
     assert main(["select", "--store", "store", "--by", "kind", "--out", "best.toml", "--best", best]) == 0
-    chosen = parse_study(Path("best.toml").read_text()).cases
+    chosen = parse_study(Path("best.toml").read_text()).configs
     assert [case.hypers["critic_step_size"] for case in chosen] == [winner, winner]
 
 
@@ -375,7 +375,7 @@ def test_select_sees_only_the_study_that_is_asked_for(capsys: Capture) -> None:
     )
     assert main(["select", "--store", "store", "--by", "env", "--out", "best.toml", "--study", "other"]) == 0
     study = parse_study(Path("best.toml").read_text())
-    assert {case.env for case in study.cases} == {"MountainCar-CA"}
+    assert {case.env for case in study.configs} == {"MountainCar-CA"}
     assert study.seeds == tuple(range(4, 34))
     assert "note: no study here names tuning seeds: all seeds were used to choose\n" in capsys.readouterr().out
 
@@ -449,10 +449,10 @@ def test_a_write_that_fails_leaves_the_older_file(refused: Select, monkeypatch: 
 
 def test_what_took_no_part_is_told_and_stands_in_the_file(store: Path, capsys: Capture) -> None:
     def told(run: Run) -> Told | None:
-        if run.case.agent == "greedy-ac" and run.case.env == "Acrobot-CA" and run.seed == 1:
+        if run.config.agent == "greedy-ac" and run.config.env == "Acrobot-CA" and run.seed == 1:
             return None
-        lacking = run.case.agent == "sac" and run.case.hypers["critic_step_size"] == 1e-4 and run.seed == 0
-        return None if lacking and run.case.env == "Pendulum-CA" else planted(run)
+        lacking = run.config.agent == "sac" and run.config.hypers["critic_step_size"] == 1e-4 and run.seed == 0
+        return None if lacking and run.config.env == "Pendulum-CA" else planted(run)
 
     growing = fill(store.parent / "growing", STUDY, told, rows_per_file=5)
     assert main(["select", "--store", "growing", "--by", "env", "--out", "best.toml"]) == 0
@@ -466,7 +466,7 @@ def test_what_took_no_part_is_told_and_stands_in_the_file(store: Path, capsys: C
     assert [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")][1:] == notes
     assert "  best of 2 with 20; 0 can't be told from it" in printed
     study = parse_study(text)
-    told_cases = {(case.agent, case.env) for case in study.cases}
+    told_cases = {(case.agent, case.env) for case in study.configs}
     assert told_cases == {("greedy-ac", "Pendulum-CA"), ("sac", "Pendulum-CA"), ("sac", "Acrobot-CA")}
     first = sorted(growing.chunks.iterdir())[0]
     first.write_bytes(b"")

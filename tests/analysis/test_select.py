@@ -44,13 +44,13 @@ ONE_ENV = study_of(envs=("Pendulum-CA",))
 
 
 def place(run: Run) -> int:
-    return CRITIC.index(run.case.hypers["critic_step_size"])
+    return CRITIC.index(run.config.hypers["critic_step_size"])
 
 
 def planted(run: Run) -> Told:
     """The means above; even seeds lie one tenth below them, odd ones above."""
-    mean = MEANS[run.case.env][place(run)]
-    return Told(mean + (0.1 if run.seed % 2 else -0.1), BEST[run.case.env])
+    mean = MEANS[run.config.env][place(run)]
+    return Told(mean + (0.1 if run.seed % 2 else -0.1), BEST[run.config.env])
 
 
 def flat(*values: float | None, best: float = 10.0) -> Callable[[Run], Told]:
@@ -71,7 +71,7 @@ def plain(choices: list[Choice]) -> list[Any]:
 
 
 def critic_of(study: Study, setting: str) -> Any:
-    [found] = {case.hypers["critic_step_size"] for case in study.cases if case.setting_id == setting}
+    [found] = {case.hypers["critic_step_size"] for case in study.configs if case.setting_id == setting}
     return found
 
 
@@ -103,7 +103,7 @@ def test_the_score_is_relative_to_the_size_of_the_best(tmp_path: Path, shift: fl
     fill(
         tmp_path,
         study_of(),
-        lambda run: Told(values[run.case.env][place(run)] + moved[run.case.env], best[run.case.env]),
+        lambda run: Told(values[run.config.env][place(run)] + moved[run.config.env], best[run.config.env]),
     )
     # (0.9 + 0.8) / 2 against (0.95 + 0.78) / 2; then 1 - 10 / 900 and 0.8 against 1 - 5 / 900 and 0.78
     assert chosen(load(tmp_path), "kind") == {("Acrobot-CA", "Pendulum-CA"): winner}
@@ -171,10 +171,10 @@ def test_selection_sees_no_other_seeds_than_those_for_tuning(
     study = study_of("0-9", "2,4-6", agents=("sac", "greedy-ac"))
 
     def honest(run: Run) -> Told:
-        if (run.case.env, run.seed, place(run)) == ("Pendulum-CA", 4, 2):
+        if (run.config.env, run.seed, place(run)) == ("Pendulum-CA", 4, 2):
             return Told(None)  # counts as the lowest of the tuning seeds' runs
         told = planted(run)
-        return Told(MEANS[run.case.env][place(run)] + noise(run), told.best)
+        return Told(MEANS[run.config.env][place(run)] + noise(run), told.best)
 
     fill(tmp_path / "honest", study, honest)
     fill(tmp_path / "garbage", study, lambda run: honest(run) if run.seed in (2, 4, 5, 6) else garbage(run))
@@ -199,7 +199,7 @@ def test_the_order_of_rows_and_their_files_do_not_matter(tmp_path: Path, by: By)
     study = study_of(agents=("sac", "greedy-ac"))
 
     def told(run: Run) -> Told:
-        return Told(noise(run), BEST[run.case.env])
+        return Told(noise(run), BEST[run.config.env])
 
     fill(tmp_path / "one", study, told)
     fill(tmp_path / "many", study, told, rows_per_file=1)
@@ -235,7 +235,7 @@ def test_incomplete_settings_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_across_environments_a_setting_needs_to_be_complete_on_all(tmp_path: Path) -> None:
     def told(run: Run) -> Told | None:
-        return None if (run.case.env, place(run)) == ("Pendulum-CA", 1) and run.seed == 0 else planted(run)
+        return None if (run.config.env, place(run)) == ("Pendulum-CA", 1) and run.seed == 0 else planted(run)
 
     fill(tmp_path, study_of(), told)
     [across] = choose(load(tmp_path), "kind")[0]
@@ -272,7 +272,7 @@ def test_kinds_and_agents_are_chosen_for_by_themselves(tmp_path: Path) -> None:
     fill(
         tmp_path,
         study,
-        lambda run: Told(5.0 if winners.get((run.case.agent, run.case.env), 0) == place(run) else 1.0, 10.0),
+        lambda run: Told(5.0 if winners.get((run.config.agent, run.config.env), 0) == place(run) else 1.0, 10.0),
     )
     for by in BYS:
         found = {
@@ -289,7 +289,7 @@ def test_kinds_and_agents_are_chosen_for_by_themselves(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("tuning", "words"), [("0-1", " on the tuning seeds"), (None, "")])
 def test_where_nothing_is_complete_there_is_a_note(tmp_path: Path, tuning: str | None, words: str) -> None:
     def told(run: Run) -> Told | None:
-        return None if run.case.env == "Pendulum-CA" and run.seed == 0 else planted(run)
+        return None if run.config.env == "Pendulum-CA" and run.seed == 0 else planted(run)
 
     fill(tmp_path, study_of("0-3", tuning), told)
     none = f"no setting has a return for every run on Pendulum-CA{words}"
@@ -312,7 +312,7 @@ def test_where_no_setting_is_complete_everywhere_there_is_a_note(tmp_path: Path)
 
 
 def test_where_all_runs_diverged_there_is_a_note(tmp_path: Path) -> None:
-    fill(tmp_path, study_of(), lambda run: Told(None) if run.case.env == "Pendulum-CA" else planted(run))
+    fill(tmp_path, study_of(), lambda run: Told(None) if run.config.env == "Pendulum-CA" else planted(run))
     choices, [note] = choose(load(tmp_path), "env")
     assert [choice.envs for choice in choices] == [("Acrobot-CA",)]
     assert "no setting of sac was chosen for Pendulum-CA: " in note
@@ -369,7 +369,7 @@ def test_the_fewest_settings_that_win_95_percent_are_indistinguishable(tmp_path:
     fill(
         tmp_path,
         study_of("0-19", envs=("Pendulum-CA",), sweep=sweep),
-        lambda run: Told(levels[run.case.hypers["critic_step_size"]] + noise(run)),
+        lambda run: Told(levels[run.config.hypers["critic_step_size"]] + noise(run)),
     )
     [choice] = choose(load(tmp_path), "env")[0]
     ordered = choice.rivals.sort("win_share", descending=True)
@@ -408,7 +408,7 @@ def test_the_chosen_setting_is_among_the_indistinguishable_even_if_it_never_wins
     waves = {2e-4: (1, 1), 3e-4: (1, -1), 4e-4: (2, 1), 5e-4: (2, -1), 6e-4: (3, 1)}
 
     def told(run: Run) -> Told:
-        if (critic := run.case.hypers["critic_step_size"]) not in waves:
+        if (critic := run.config.hypers["critic_step_size"]) not in waves:
             return Told(1e-6)
         times, sign = waves[critic]
         return Told(sign * float(np.cos(2 * np.pi * times * run.seed / 10)))
@@ -432,9 +432,9 @@ def test_the_best_return_is_that_of_the_resampled_seeds(
 
     def told(run: Run) -> Told:
         first = place(run) == 0
-        if run.case.env == "Pendulum-CA":
+        if run.config.env == "Pendulum-CA":
             return Told(0.0 if first else 10.0, 100.0)
-        best = 1000.0 if run.case.agent == "greedy-ac" and run.seed == 1 else 10.0
+        best = 1000.0 if run.config.agent == "greedy-ac" and run.seed == 1 else 10.0
         return Told(ahead[run.seed] if first else 0.0, best)
 
     fill(tmp_path, study_of("0-1", agents=("sac", "greedy-ac"), sweep=TWO), told)
@@ -482,13 +482,13 @@ def only_report(results: Results, by: By = "env") -> Reported:
 def test_fresh_seeds_are_reported_where_there_are_some(tmp_path: Path) -> None:
     study = study_of("0-4", "0-1", envs=("Pendulum-CA",))
     store = fill(tmp_path, study, lambda run: None if run.seed > 2 else Told(1.0 + place(run) + run.seed))
-    store.record_failure([Run(study.cases[2], 3)], "signal 9", 3)
+    store.record_failure([Run(study.configs[2], 3)], "signal 9", 3)
     report = only_report(load(tmp_path))
     assert report.choice.hypers["critic_step_size"] == 1e-2
     assert (report.env, report.fresh, report.optimistic) == ("Pendulum-CA", True, False)
     assert report.runs.select("seed", "value").rows() == [(2, 5.0)]
     assert report.asked == 3  # one failed, one is missing
-    assert set(report.runs["setting_id"]) == {study.cases[2].setting_id}
+    assert set(report.runs["setting_id"]) == {study.configs[2].setting_id}
 
 
 def test_without_fresh_seeds_the_tuning_seeds_are_reported_and_called_optimistic(tmp_path: Path) -> None:
@@ -596,7 +596,7 @@ def test_variants_of_an_agent_are_chosen_and_reported_by_themselves(tmp_path: Pa
     fill(
         tmp_path,
         study_of(envs=("Pendulum-CA",), sweep=sweep),
-        lambda run: Told(5.0 if place(run) == best[run.case.hypers["policy"]] else 1.0),
+        lambda run: Told(5.0 if place(run) == best[run.config.hypers["policy"]] else 1.0),
     )
     results = load(tmp_path)
     choices, _ = choose(results, "kind")

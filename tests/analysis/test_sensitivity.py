@@ -558,11 +558,11 @@ def test_estimates_are_of_the_runs_themselves_and_ends_of_resamples(seed: int) -
 
 def planted(run: Run) -> synthetic.Told:
     """SAC's best critic step size differs between environments, and its entropy matters; greedy AC's hardly do."""
-    hypers = run.case.hypers
-    effect = {"sac": 100, "greedy-ac": 5}[run.case.agent]
+    hypers = run.config.hypers
+    effect = {"sac": 100, "greedy-ac": 5}[run.config.agent]
     place = (1e-4, 1e-3, 1e-2).index(hypers["critic_step_size"])
     entropy = (1e-3, 0.1, 10.0).index(hypers["entropy_scale"])
-    right = place == synthetic.CA.index(run.case.env)
+    right = place == synthetic.CA.index(run.config.env)
     value = 500 + effect * right - effect * entropy - 10 * (hypers["actor_step_size_scale"] == 1.0)
     return synthetic.Told(value + synthetic.noise(run))
 

@@ -575,7 +575,7 @@ def test_evaluate_keeps_the_best(tmp_path: Path) -> None:
     saved: list[int] = []
 
     def look(model: Model) -> None:
-        saved.append(greedyac.load(best).policy.run.case.steps)
+        saved.append(greedyac.load(best).policy.run.config.steps)
 
     idler(lambda: Paying(next(pays))).learn(65, callback=[evaluate, with_every(10, look)])
     assert evaluate.steps == [10, 20, 30, 40, 50, 60]
@@ -586,7 +586,7 @@ def test_evaluate_keeps_the_best(tmp_path: Path) -> None:
 def test_a_first_evaluation_that_is_no_number_is_no_best(tmp_path: Path) -> None:
     pays = iter([0, 0, float("nan"), 3])
     idler(lambda: Paying(next(pays))).learn(20, callback=greedyac.Evaluate(10, 2, best=tmp_path / "best"))
-    assert greedyac.load(tmp_path / "best").policy.run.case.steps == 20
+    assert greedyac.load(tmp_path / "best").policy.run.config.steps == 20
 
 
 @pytest.mark.parametrize(
@@ -607,7 +607,7 @@ def test_checkpoints_at_their_steps(tmp_path: Path) -> None:
     model = pendulum().learn(40, callback=[kept, last])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["20.st", "40.st", "l"]
     assert bits(greedyac.load(tmp_path / "20.st").learn(20)) == bits(model)
-    assert greedyac.load(tmp_path / "l").policy.run.case.steps == 30
+    assert greedyac.load(tmp_path / "l").policy.run.config.steps == 30
 
 
 def test_refused_callbacks() -> None:
@@ -720,7 +720,7 @@ def test_options_of_an_environment_are_saved_with_it(tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     moved = greedyac.load(tmp_path / "model", env=gymnasium.make("Pendulum-v1", g=2.0))
     moved.save(tmp_path / "moved")
-    told = [greedyac.load(tmp_path / name).policy.run.case.env_options for name in ("model", "moved")]
+    told = [greedyac.load(tmp_path / name).policy.run.config.env_options for name in ("model", "moved")]
     assert told == [{"g": 1}, {"g": 2}]
 
 

@@ -134,7 +134,7 @@ def test_summary_tells_what_the_curves_tell(folder: Path) -> None:
 def test_checkpoints_are_of_their_seeds(folder: Path) -> None:
     for seed in range(3):
         policy = greedyac.load(folder / f"seed-{seed}.safetensors").policy
-        assert (policy.run.case.agent, policy.run.seed, policy.run.case.steps) == ("random", seed, 2500)
+        assert (policy.run.config.agent, policy.run.seed, policy.run.config.steps) == ("random", seed, 2500)
 
 
 def test_overwrite_replaces_the_old_result_and_nothing_else(folder: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_overwrite_replaces_the_old_result_and_nothing_else(folder: Path, tmp_pa
     assert (out / "notes.txt").read_text() == "mine"
     assert json.loads((out / "summary.json").read_text())["seeds"] == [2]
     assert pl.read_parquet(out / "curves.parquet")["steps"].to_list() == [300]
-    assert greedyac.load(out / "seed-2.safetensors").policy.run.case.steps == 300
+    assert greedyac.load(out / "seed-2.safetensors").policy.run.config.steps == 300
 
 
 def test_default_folder_is_the_first_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +178,8 @@ def test_rows_and_policies_are_in_the_order_of_settings_and_seeds(two_workers: T
 def test_sweep_multiplies_settings_and_seeds() -> None:
     runs = plan(sweep={"critic_step_size": [1e-3, 1e-2], "discount": (0.9, 0.8)}, seeds="3-4", polyak=0.5)
     wanted = [(size, discount, seed) for size in (1e-3, 1e-2) for discount in (0.9, 0.8) for seed in (3, 4)]
-    assert [(run.case.hypers["critic_step_size"], run.case.hypers["discount"], run.seed) for run in runs] == wanted
-    assert {run.case.hypers["polyak"] for run in runs} == {0.5}
+    assert [(run.config.hypers["critic_step_size"], run.config.hypers["discount"], run.seed) for run in runs] == wanted
+    assert {run.config.hypers["polyak"] for run in runs} == {0.5}
     assert len({run.run_id for run in runs}) == len(runs)
 
 
@@ -187,7 +187,7 @@ def test_a_swept_grid_is_one_program_and_a_static_one_several() -> None:
     swept = plan(sweep={"critic_step_size": [1e-3, 1e-2], "entropy_scale": [0, 1]}, seeds=range(2))
     chunks = plan_chunks(swept, workers=1, folder=Path())
     assert [(len(chunk.runs), chunk.width) for chunk in chunks] == [(4, 4), (4, 4)]
-    assert len({chunk.case.program for chunk in chunks}) == 1
+    assert len({chunk.config.program for chunk in chunks}) == 1
     static = plan(sweep={"batch_size": [16, 32]}, seeds=range(2))
     assert [len(chunk.runs) for chunk in plan_chunks(static, workers=1, folder=Path())] == [2, 2]
 
@@ -336,7 +336,7 @@ def test_what_is_written_and_printed_of_diverged_runs(
     # Seed 1 of the healthy setting and seed 0 of the other, as if they were of one.
     curves = one_worker.curves[[1, 2]]
     summary = write_result(
-        TrainResult(curves, [one_worker.policies[1], one_worker.policies[2]], one_worker.case, None), tmp_path
+        TrainResult(curves, [one_worker.policies[1], one_worker.policies[2]], one_worker.config, None), tmp_path
     )
     assert json.loads((tmp_path / "summary.json").read_text()) == json.loads(json.dumps(summary))
     assert summary["diverged"] == [0]
@@ -351,12 +351,12 @@ def test_what_is_written_and_printed_of_diverged_runs(
 
 def test_values_beside_a_preset_override_it() -> None:
     [run] = plan(preset="paper", critic_step_size=0.5, hidden=(8,))
-    assert run.case.hypers["critic_step_size"] == 0.5
-    assert run.case.hypers["hidden"] == (8,)
-    assert run.case.hypers["entropy_scale"] == 10.0
+    assert run.config.hypers["critic_step_size"] == 0.5
+    assert run.config.hypers["hidden"] == (8,)
+    assert run.config.hypers["entropy_scale"] == 10.0
     swept = plan(preset="paper", sweep={"entropy_scale": [1.0, 2.0]})
-    assert [run.case.hypers["entropy_scale"] for run in swept] == [1.0, 2.0]
-    assert {run.case.hypers["critic_step_size"] for run in swept} == {1e-2}
+    assert [run.config.hypers["entropy_scale"] for run in swept] == [1.0, 2.0]
+    assert {run.config.hypers["critic_step_size"] for run in swept} == {1e-2}
 
 
 @pytest.mark.parametrize(("seeds", "words"), [([3], "seed 3"), ([2, 0, 1, 7], "seeds 0-2,7")])

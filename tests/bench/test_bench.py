@@ -18,7 +18,7 @@ from greedyac.core.spaces import Box
 from greedyac.envs import make_env
 from greedyac.execution import speed
 from greedyac.execution.cost import PASSES, operations
-from greedyac.training.config import Case
+from greedyac.training.config import RunConfig
 
 
 def test_operations_by_hand() -> None:
@@ -73,7 +73,7 @@ def test_matmul_rate_counts_two_operations_per_multiplication(monkeypatch: pytes
 
 
 def test_lanes_are_those_of_a_study_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(case: Case, workers: int, lanes: int, seconds: float) -> speed.Speed:
+    def measure(case: RunConfig, workers: int, lanes: int, seconds: float) -> speed.Speed:
         return speed.Speed(1000.0 * lanes, 0.0)
 
     monkeypatch.setattr(measuring, "measure", measure)

@@ -10,7 +10,7 @@ import pytest
 from greedyac.agents import make_agent
 from greedyac.bench.profile import KINDS, OUTSIDE, PACKAGE, Kernel, Part, kernels_of, parts_of, profile
 from greedyac.core.fields import values_of
-from greedyac.training.config import MAX_STEPS, Case
+from greedyac.training.config import MAX_STEPS, RunConfig
 
 TEXT = f"""HloModule jit_block
 
@@ -91,7 +91,7 @@ def test_parts_add_up_the_events_of_a_step_of_one_run() -> None:
 )
 def test_a_real_program_is_explained_by_our_functions(agent: str, env: str) -> None:
     hypers = values_of(make_agent(agent)) | {"hidden": (16, 16), "replay_capacity": 1000}
-    found = profile(Case(agent, env, MAX_STEPS, hypers), lanes=2, steps=20)
+    found = profile(RunConfig(agent, env, MAX_STEPS, hypers), lanes=2, steps=20)
     parts = {part.function: part for part in found.parts}
     kernels = sum(part.kernels for part in found.parts)
     assert found.microseconds > 0
@@ -135,10 +135,10 @@ PROFILE = """
 from greedyac.agents import make_agent
 from greedyac.core.fields import values_of
 from greedyac.bench.profile import profile
-from greedyac.training.config import MAX_STEPS, Case
+from greedyac.training.config import MAX_STEPS, RunConfig
 
 hypers = values_of(make_agent("vanilla-ac")) | {"hidden": (16, 16), "replay_capacity": 1000}
-print(*(part.function for part in profile(Case("vanilla-ac", "Pendulum-DA", MAX_STEPS, hypers), 2, 20).parts))
+print(*(part.function for part in profile(RunConfig("vanilla-ac", "Pendulum-DA", MAX_STEPS, hypers), 2, 20).parts))
 """
 
 

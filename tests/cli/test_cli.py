@@ -19,7 +19,7 @@ from greedyac.cli.parser import COMMANDS
 from greedyac.core.fields import hypers_of, show
 from greedyac.envs import ENVS
 from greedyac.training.checkpoint import Policy, save_checkpoint
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 
 Capture = pytest.CaptureFixture[str]
 Refused = Callable[..., str]
@@ -326,9 +326,9 @@ def test_bench_refuses_bad_files_before_it_measures(refused: Refused, tmp_path: 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     path = tmp_path / "seed-3.safetensors"
-    run = Run(Case("random", "Pendulum-CA", steps=10, env_options={"time_limit": 5}), seed=3)
-    agent = run.case.learner
-    save_checkpoint(path, Policy(run, agent.init(None, run.case.world.spaces)))  # type: ignore[arg-type]
+    run = Run(RunConfig("random", "Pendulum-CA", steps=10, env_options={"time_limit": 5}), seed=3)
+    agent = run.config.learner
+    save_checkpoint(path, Policy(run, agent.init(None, run.config.world.spaces)))  # type: ignore[arg-type]
     return path
 
 

@@ -29,7 +29,7 @@ from greedyac.core.fields import values_of
 from greedyac.envs import HostEnv, World, make_env
 from greedyac.envs.gym.host import named_host_env
 from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import LaneBatch
 
@@ -53,14 +53,14 @@ def run_of(agent: str, env: str, seed: int, **more: Any) -> Run:
     learner = make_agent(agent, {**({} if agent == "random" else TINY), **more})
     world = world_of(env)
     options = {} if isinstance(world, HostEnv) else {"time_limit": 25}
-    case = Case(agent, env, STEPS, values_of(learner), options)
+    case = RunConfig(agent, env, STEPS, values_of(learner), options)
     vars(case).update(learner=learner, world=world)
     return Run(case, seed)
 
 
 def begin(runs: list[Run], *snapshots: Any) -> LaneBatch:
-    case = runs[0].case
-    return make_lanes([run.case.learner for run in runs], case.world, [run.seed for run in runs], STEPS, 0, snapshots)
+    case = runs[0].config
+    return make_lanes([run.config.learner for run in runs], case.world, [run.seed for run in runs], STEPS, 0, snapshots)
 
 
 def assert_same(one: Any, other: Any) -> None:
@@ -125,7 +125,7 @@ def test_one_of_several_goes_on_alone(tmp_path: Path) -> None:
 def test_an_environment_that_cannot_be_brought_back_begins_a_new_episode(tmp_path: Path) -> None:
     world = named_host_env(odd_envs.Forgetful)
     run = run_of("random", "Diary", 0)
-    vars(run.case)["world"] = world
+    vars(run.config)["world"] = world
     lanes = begin([run])
     lanes.advance(10)  # an episode of 7, and 3 of the next
     save_snapshot(tmp_path / "run", run, lanes.snapshots()[0])
@@ -144,7 +144,7 @@ def test_an_environment_that_cannot_be_brought_back_begins_a_new_episode(tmp_pat
 
 def test_a_run_that_has_failed_stays_failed(tmp_path: Path) -> None:
     run = run_of("random", "Diary", next(seed for seed in range(9) if greedyac_odd(seed)))
-    vars(run.case)["world"] = named_host_env(odd_envs.Breaks)
+    vars(run.config)["world"] = named_host_env(odd_envs.Breaks)
     lanes = begin([run])
     lanes.advance(60)
     save_snapshot(tmp_path / "run", run, lanes.snapshots()[0])
@@ -161,7 +161,7 @@ def greedyac_odd(seed: int) -> bool:
 
 def test_a_run_that_has_diverged_stays_so(tmp_path: Path) -> None:
     run = run_of("vanilla-ac", "Diary", 0)
-    vars(run.case)["world"] = named_host_env(odd_envs.OutOfSight)
+    vars(run.config)["world"] = named_host_env(odd_envs.OutOfSight)
     lanes = begin([run])
     lanes.advance(60)
     save_snapshot(tmp_path / "run", run, lanes.snapshots()[0])
@@ -175,7 +175,7 @@ def test_a_run_that_has_diverged_stays_so(tmp_path: Path) -> None:
 def test_a_run_that_is_just_diverging_does_so(tmp_path: Path) -> None:
     """The first action is no number, and nobody has noticed yet."""
     run = run_of("vanilla-ac", "Diary", 0)
-    vars(run.case)["world"] = named_host_env(odd_envs.Blind)
+    vars(run.config)["world"] = named_host_env(odd_envs.Blind)
     lanes = begin([run])
     save_snapshot(tmp_path / "run", run, lanes.snapshots()[0])
     again = begin([run], read_checkpoint(tmp_path / "run").snapshot)
@@ -354,7 +354,7 @@ def test_what_can_not_be_trained_leaves_nothing_behind(tmp_path: Path, capsys: p
 
 def test_a_damaged_file_of_rows_stops_a_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    asked = Asked([Run(Case("random", "Pendulum-CA", 10), 0)], False, 5)
+    asked = Asked([Run(RunConfig("random", "Pendulum-CA", 10), 0)], False, 5)
     (out / "unfinished").mkdir(parents=True)
     (out / "unfinished" / "train.json").write_text(asked.to_json())
     (out / "unfinished" / "x.parquet").write_bytes(b"PAR1 and so on PAR1")

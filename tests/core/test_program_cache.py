@@ -17,9 +17,9 @@ import hashlib, sys, jax, numpy as np
 from greedyac.core import xla
 xla.MIN_SECONDS = 0.0
 from greedyac.training.drive import make_lanes, run_blocks
-from greedyac.execution.plan import plan_cases
+from greedyac.execution.plan import expand_configs
 small = {"hidden": (8,), "batch_size": 4, "replay_capacity": 50}
-[case] = plan_cases(*sys.argv[1:], 40, None, {}, {}, small)
+[case] = expand_configs(*sys.argv[1:], 40, None, {}, {}, small)
 lanes = make_lanes([case.learner] * 2, case.world, [0, 1], 40)
 run_blocks(lanes, lambda _: None)
 lanes.evaluate(1)

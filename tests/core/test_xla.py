@@ -141,10 +141,10 @@ def test_rows_say_what_limit_there_was_if_not_ours(flags: str | None, before: st
 import json
 import greedyac
 from greedyac.training.drive import make_lanes, run_blocks
-from greedyac.execution.plan import plan_cases
+from greedyac.execution.plan import expand_configs
 from greedyac.execution.rows import make_row
 from greedyac.training.config import Run
-[case] = plan_cases("random", "Pendulum-CA", 10, None, {{}}, {{}}, {{}})
+[case] = expand_configs("random", "Pendulum-CA", 10, None, {{}}, {{}}, {{}})
 lanes = make_lanes([case.learner], case.world, [0], 10)
 run_blocks(lanes, lambda _: None)
 row = make_row(Run(case, 0), lanes.outcomes()[0], 0.0)

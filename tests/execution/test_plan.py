@@ -30,7 +30,7 @@ from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import LaneBatch, lane_bytes
 
@@ -42,8 +42,8 @@ def planned(study: Study, folder: Path, workers: int = 2, **options: Any) -> lis
 
 
 def runs_of(agent: str, env: str, steps: int, seeds: int, **hypers: Any) -> list[Run]:
-    case = Case(agent, env, steps, values_of(make_agent(agent, hypers)))
-    return [Run(case, seed) for seed in range(seeds)]
+    config = RunConfig(agent, env, steps, values_of(make_agent(agent, hypers)))
+    return [Run(config, seed) for seed in range(seeds)]
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -54,8 +54,8 @@ def test_every_run_is_in_one_chunk_of_its_program_and_the_longest_come_first(nam
     assert set(told) == set(study.runs())
     assert set(told.values()) == {1}
     for chunk in chunks:
-        assert len({run.case.program for run in chunk.runs}) == 1
-    seconds = [nominal_seconds(chunk.case) * len(chunk.runs) for chunk in chunks]
+        assert len({run.config.program for run in chunk.runs}) == 1
+    seconds = [nominal_seconds(chunk.config) * len(chunk.runs) for chunk in chunks]
     assert seconds == sorted(seconds, reverse=True)
     assert len({chunk.chunk_id for chunk in chunks}) == len(chunks)
 
@@ -64,10 +64,10 @@ def test_every_run_is_in_one_chunk_of_its_program_and_the_longest_come_first(nam
 def test_chunks_of_the_papers_studies_are_some_minutes_of_some_tens_of_runs(name: str, tmp_path: Path) -> None:
     sizes = []
     for chunk in planned(load_study(name), tmp_path):
-        seconds = nominal_seconds(chunk.case) * len(chunk.runs)
+        seconds = nominal_seconds(chunk.config) * len(chunk.runs)
         sizes.append(len(chunk.runs))
         assert seconds <= CHUNK_SECONDS
-        sampled = chunk.case.agent != "sac" and chunk.case.env.endswith("-CA")
+        sampled = chunk.config.agent != "sac" and chunk.config.env.endswith("-CA")
         assert chunk.width in ((3, 4, 5) if sampled else (6, 7, 8))
     assert 14 <= sum(sizes) / len(sizes) <= 60
 
@@ -117,12 +117,12 @@ def test_short_runs_make_chunks_of_64_and_long_ones_narrow_chunks() -> None:
 
 
 def test_large_layers_are_trained_two_at_a_time_so_that_their_bits_are_always_the_same() -> None:
-    cases: list[tuple[dict[str, Any], int]] = [
+    configs: list[tuple[dict[str, Any], int]] = [
         ({"batch_size": 64}, 8),
         ({"batch_size": 65}, 2),
         ({"hidden": (64, 129)}, 2),
     ]
-    for hypers, width in cases:
+    for hypers, width in configs:
         for seeds in (16, 5):
             chunks = plan_chunks(runs_of("sac", "Pendulum-CA", 1000, seeds, **hypers), 1, Path(), CHUNK_SECONDS)
             assert {chunk.width for chunk in chunks} == {min(width, seeds)}
@@ -141,7 +141,7 @@ def test_large_layers_are_trained_two_at_a_time_so_that_their_bits_are_always_th
     ],
 )
 def test_lanes_that_fit_into_the_cache(agent: str, env: str, hypers: dict[str, object], width: int) -> None:
-    assert plan.best_width(Case(agent, env, 1000, hypers)) == width
+    assert plan.best_width(RunConfig(agent, env, 1000, hypers)) == width
 
 
 NARROW: list[tuple[str, str, dict[str, object], int]] = [
@@ -162,13 +162,13 @@ ALSO_NARROW: list[tuple[str, str, dict[str, object], int]] = [
 def test_sums_are_of_few_numbers_at_every_width_or_of_many_at_every_width(
     agent: str, env: str, hypers: dict[str, object], width: int
 ) -> None:
-    assert plan.widest(Case(agent, env, 1000, hypers)) == width
+    assert plan.widest(RunConfig(agent, env, 1000, hypers)) == width
 
 
 def test_sums_over_many_actions_count_too() -> None:
-    case = Case("greedy-ac", "Pendulum-DA", 1000, {})
-    vars(case).update(world=ManyActions())
-    assert plan.widest(case) == 5  # 32 in a batch × 25 actions: 5 × 800 = 4,000
+    config = RunConfig("greedy-ac", "Pendulum-DA", 1000, {})
+    vars(config).update(world=ManyActions())
+    assert plan.widest(config) == 5  # 32 in a batch × 25 actions: 5 × 800 = 4,000
 
 
 @pytest.mark.parametrize("size", [480, 768, 1024, 2048])
@@ -190,11 +190,11 @@ LARGEST = [(agent, "Acrobot-DA", {"batch_size": 64}, 8) for agent in ("greedy-ac
 def test_runs_have_the_same_bits_at_the_narrowest_and_the_widest_width(
     agent: str, env: str, hypers: dict[str, object], widest: int
 ) -> None:
-    case = Case(agent, env, 1100, {"replay_capacity": 1100, **hypers})
+    config = RunConfig(agent, env, 1100, {"replay_capacity": 1100, **hypers})
     weights = []
     for width in (2, widest):
-        lanes = LaneBatch([case.learner] * width, case.world, list(range(3, 3 + width)), case.steps)
-        lanes.advance(case.steps)
+        lanes = LaneBatch([config.learner] * width, config.world, list(range(3, 3 + width)), config.steps)
+        lanes.advance(config.steps)
         kept = jax.tree.leaves((lanes.state.agent.actor, lanes.state.agent.critic))
         weights.append([np.asarray(leaf[0]) for leaf in kept])
     assert all(np.array_equal(*pair) for pair in zip(*weights, strict=True))
@@ -211,7 +211,7 @@ def test_an_agent_that_nobody_has_counted_can_be_planned(monkeypatch: pytest.Mon
 
 def test_lanes_that_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = runs_of("sac", "Pendulum-CA", 100_000, 16, replay_capacity=10_000_000)
-    lane = lane_bytes(runs[0].case.program)
+    lane = lane_bytes(runs[0].config.program)
     assert 28e7 < lane < 32e7  # 7 numbers of 4 bytes each, ten million times
     for memory, width in [(40e9, 8), (6e9, 3), (2e9, 2)]:
         monkeypatch.setattr(plan, "machine_bytes", lambda memory=memory: memory)
@@ -223,21 +223,21 @@ def test_lanes_that_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_of_a_lane_is_what_a_lane_holds() -> None:
-    case = Case("sac", "Acrobot-DA", 10)
-    lanes = LaneBatch([case.learner] * 2, case.world, [0, 1], 10)
+    config = RunConfig("sac", "Acrobot-DA", 10)
+    lanes = LaneBatch([config.learner] * 2, config.world, [0, 1], 10)
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(lanes.state))
-    assert 2 * lane_bytes(case.program) == held
+    assert 2 * lane_bytes(config.program) == held
     memory = machine_bytes()
     assert memory is None or memory > 100e6
 
 
 def test_nominal_time_follows_the_work() -> None:
-    plain = nominal_seconds(Case("greedy-ac", "Pendulum-CA", 100_000))
+    plain = nominal_seconds(RunConfig("greedy-ac", "Pendulum-CA", 100_000))
     assert 15 < plain < 35
-    assert nominal_seconds(Case("greedy-ac", "Pendulum-CA", 200_000)) == pytest.approx(2 * plain)
-    assert nominal_seconds(Case("greedy-ac", "Pendulum-CA", 100_000, {"hidden": (256, 256)})) > 5 * plain
-    assert nominal_seconds(Case("greedy-ac", "Pendulum-CA", 100_000, {"proposal_samples": 60})) > 1.4 * plain
-    assert nominal_seconds(Case("random", "Pendulum-CA", 100_000)) < 1
+    assert nominal_seconds(RunConfig("greedy-ac", "Pendulum-CA", 200_000)) == pytest.approx(2 * plain)
+    assert nominal_seconds(RunConfig("greedy-ac", "Pendulum-CA", 100_000, {"hidden": (256, 256)})) > 5 * plain
+    assert nominal_seconds(RunConfig("greedy-ac", "Pendulum-CA", 100_000, {"proposal_samples": 60})) > 1.4 * plain
+    assert nominal_seconds(RunConfig("random", "Pendulum-CA", 100_000)) < 1
     spaces = make_env("Pendulum-CA").spaces
     more = operations(make_agent("vanilla-ac", {"baseline_samples": 29}), spaces)
     assert more - operations(make_agent("vanilla-ac"), spaces) == 32 * 2 * (3 * 64 + 64 * 64 + 64)
@@ -291,32 +291,34 @@ def test_work_that_ends_without_training_is_not_waited_for(tmp_path: Path) -> No
         meter.add_steps(chunk, 0)
         meter.end(chunk, done=len(chunk.runs))
     last = made.chunks[-1]
-    meter.add_steps(last, len(last.runs) * last.case.steps // 2)
-    left = nominal_seconds(last.case) * len(last.runs) / 2
-    work = sum(nominal_seconds(chunk.case) * len(chunk.runs) for chunk in made.chunks)
+    meter.add_steps(last, len(last.runs) * last.config.steps // 2)
+    left = nominal_seconds(last.config) * len(last.runs) / 2
+    work = sum(nominal_seconds(chunk.config) * len(chunk.runs) for chunk in made.chunks)
     assert meter.progress().share == pytest.approx(1 - left / work)
 
 
 def test_time_is_estimated_by_the_schedule_of_the_chunks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[tuple[int, int]] = []
 
-    def measure(case: Case, workers: int, lanes: int, seconds: float, cached: bool) -> Speed:
+    def measure(config: RunConfig, workers: int, lanes: int, seconds: float, cached: bool) -> Speed:
         assert not cached  # compiling is part of a sweep's time, whatever was compiled before
         asked.append((workers, lanes))
-        return Speed(workers * case.steps / nominal_seconds(case) / 2, compile_seconds=7.0)  # half as fast as nominal
+        return Speed(
+            workers * config.steps / nominal_seconds(config) / 2, compile_seconds=7.0
+        )  # half as fast as nominal
 
     monkeypatch.setattr(sweep, "measure", measure)
     cell = '[[cells]]\nagents = ["greedy-ac"]\nenvs = ["Pendulum-CA"]'
     study = parse_study(f'name = "x"\nsteps = 100_000\nseeds = "0-2"\n{cell}')
     made = make_plan(study, Store.planned(tmp_path / "store"), 8)
-    told = sweep.estimate(made, lambda case: None)
+    told = sweep.estimate(made, lambda config: None)
     # Three runs for eight workers: one chunk of two lanes, and one that is padded to two.
     assert [len(chunk.runs) for chunk in made.chunks] == [2, 1]
     assert asked == [(2, 2)]
-    assert told.seconds == pytest.approx(2 * 2 * nominal_seconds(made.chunks[0].case) + 7.0)
+    assert told.seconds == pytest.approx(2 * 2 * nominal_seconds(made.chunks[0].config) + 7.0)
     many = make_plan(load_study("paper/sweep-ca"), Store.planned(tmp_path / "store"), 2)
-    work = sum(nominal_seconds(chunk.case) * len(chunk.runs) for chunk in many.chunks)
-    assert sweep.estimate(many, lambda case: None).seconds == pytest.approx(2 * work / 2 + 7 * 4.5, rel=0.02)
+    work = sum(nominal_seconds(chunk.config) * len(chunk.runs) for chunk in many.chunks)
+    assert sweep.estimate(many, lambda config: None).seconds == pytest.approx(2 * work / 2 + 7 * 4.5, rel=0.02)
 
 
 @pytest.mark.parametrize(

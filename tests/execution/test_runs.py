@@ -16,10 +16,10 @@ from greedyac.core.fields import Hyper, checked, hashed_values, hypers_of, show,
 from greedyac.core.streams import MAX_SEED
 from greedyac.envs import Pendulum, make_env
 from greedyac.execution.seeds import parse_seeds
-from greedyac.training.config import Case, Run, check_seeds, check_steps
+from greedyac.training.config import Run, RunConfig, check_seeds, check_steps
 
 PROPERTY = settings(deadline=None, derandomize=True, max_examples=60)
-CASE = Case("greedy-ac", "Pendulum-CA", 100_000)
+CASE = RunConfig("greedy-ac", "Pendulum-CA", 100_000)
 FIRST: dict[str, Any] = {"proposal_policy": "gaussian", "entropy_estimator": "score"}
 """What was the default before it was measured: the ids of such runs are still the same."""
 OTHER: dict[str, Any] = {
@@ -51,7 +51,7 @@ OTHER: dict[str, Any] = {
 }
 
 
-def ids(case: Case, seed: int = 0) -> tuple[str, str]:
+def ids(case: RunConfig, seed: int = 0) -> tuple[str, str]:
     return Run(case, seed).run_id, case.setting_id
 
 
@@ -59,13 +59,13 @@ def test_ids_are_the_ones_that_stores_hold() -> None:
     # These never change, unless `numerics` was raised: a change here orphans every result on disk.
     assert ids(CASE) == ("5ccd83361a7c9701eca8", "8ea6ba504d7e9b4eea3a")
     assert ids(replace(CASE, hypers=FIRST)) == ("eb16d2a758d11f031dec", "34484218a2775ec9ebad")
-    others = [Case(agent, "Pendulum-DA", 1000, {"entropy_scale": 0.1}) for agent in ("sac", "vanilla-ac")]
+    others = [RunConfig(agent, "Pendulum-DA", 1000, {"entropy_scale": 0.1}) for agent in ("sac", "vanilla-ac")]
     assert [ids(case, seed=3) for case in others] == [
         ("77357f30364775c5324d", "03b64a6ef6b269b3132c"),
         ("4ab60c7e60d22b11404b", "e8f418cf66859cbd4094"),
     ]
     hypers = FIRST | {"critic_step_size": 0.01, "hidden": [32]}
-    tuned = Case("greedy-ac", "Acrobot-DA", 5000, hypers, {"start": "zero"})
+    tuned = RunConfig("greedy-ac", "Acrobot-DA", 5000, hypers, {"start": "zero"})
     assert ids(tuned, seed=7) == ("91555f221b32e9f4fa4b", "4a67310555c844a416ee")
 
 
@@ -82,7 +82,14 @@ def test_every_field_of_a_run_changes_its_id_and_only_the_agents_the_settings() 
     assert others[-1].setting_id != CASE.setting_id
     assert len({case.run_id(seed) for case in (CASE, *others) for seed in (0, 1)}) == 2 * (len(others) + 1)
     evaluation = ("eval_every", "eval_episodes")
-    assert {field.name for field in fields(Case)} == {"agent", "env", "steps", "hypers", "env_options", *evaluation}
+    assert {field.name for field in fields(RunConfig)} == {
+        "agent",
+        "env",
+        "steps",
+        "hypers",
+        "env_options",
+        *evaluation,
+    }
 
 
 @pytest.mark.parametrize(("agent", "name"), [(agent, name) for agent in AGENTS for name in hypers_of(AGENTS[agent])])
@@ -110,9 +117,9 @@ def test_ids_depend_neither_on_order_nor_on_defaults_being_spelled_out_nor_on_ho
 
 
 def test_a_run_survives_json_values() -> None:
-    run = Run(Case("greedy-ac", "Acrobot-CA", 10, {"hidden": [8, 8]}, {"start": "zero"}), 3)
+    run = Run(RunConfig("greedy-ac", "Acrobot-CA", 10, {"hidden": [8, 8]}, {"start": "zero"}), 3)
     assert Run.from_json(json.loads(json.dumps(run.to_json()))) == run
-    assert run.case.env_label == "Acrobot-CA[start=zero]"
+    assert run.config.env_label == "Acrobot-CA[start=zero]"
     assert CASE.env_label == "Pendulum-CA"
 
 

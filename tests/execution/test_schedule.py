@@ -12,7 +12,7 @@ from helpers.paths import ROOT
 
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.cost import nominal_seconds
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 
 FREE = {"compilation": {"random": 0.0}, "start": 0.0, "dispatch": 0.0}
 """Nothing but steps takes time."""
@@ -25,7 +25,7 @@ def schedule() -> dict[str, Any]:
 
 def chunk_of(runs: int, env: str = "Pendulum-CA", width: int = 2) -> Chunk:
     """Runs of a million steps, too long to be sent together with others."""
-    case = Case("random", env, 1_000_000, {})
+    case = RunConfig("random", env, 1_000_000, {})
     return Chunk([Run(case, seed) for seed in range(runs)], width, Path())
 
 
@@ -87,7 +87,7 @@ def test_orders_are_given_one_after_another(schedule: dict[str, Any]) -> None:
 
 
 def test_a_pair_that_is_not_kept_is_as_slow_as_others(schedule: dict[str, Any]) -> None:
-    known, other = Case("sac", "Pendulum-CA", 10, {}), Case("greedy-ac", "Pendulum-CA", 20, {})
+    known, other = RunConfig("sac", "Pendulum-CA", 10, {}), RunConfig("greedy-ac", "Pendulum-CA", 20, {})
     found = schedule["step_seconds"]([known, other], {("sac", "Pendulum-CA"): [1.0, 9.0, 2.0]})
     assert found["sac", "Pendulum-CA"] == 2.0
     ratio = (nominal_seconds(other) / 20) / (nominal_seconds(known) / 10)

@@ -20,7 +20,7 @@ pytestmark = NEEDS_PROC
 
 IN_TRAINER = "import sys\nif 'greedyac.execution.worker' in sys.orig_argv:\n "
 FULL = IN_TRAINER + "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))\n"
-UNLUCKY = "any(run.seed == 13 and run.case.env == 'Pendulum-CA' for run in chunk.runs)"
+UNLUCKY = "any(run.seed == 13 and run.config.env == 'Pendulum-CA' for run in chunk.runs)"
 QUICK = setting("execution.dask.connect", CONNECT_SECONDS=2.0, FILE_SECONDS=2.0)
 
 

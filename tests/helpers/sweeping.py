@@ -13,7 +13,7 @@ import pytest
 from greedyac.cli import main
 from greedyac.execution.chunk import Chunk
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from helpers.processes import PATIENCE, PROGRAM
 
 STUDY = """
@@ -93,7 +93,7 @@ def counts(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, int]:
 
 def chunks_of(count: int, steps: int = 100, agents: Sequence[str] = ("random",)) -> list[Chunk]:
     """One run each, with its place as its seed; agents in turn."""
-    cases = [Case(agent, "Pendulum-CA", steps) for agent in agents]
+    cases = [RunConfig(agent, "Pendulum-CA", steps) for agent in agents]
     return [Chunk([Run(cases[seed % len(cases)], seed)], 2, Path()) for seed in range(count)]
 
 

@@ -45,14 +45,14 @@ def grid_study(
 def row_of(run: Run, told: Told) -> dict[str, Any]:
     """The row of a run with these numbers; the curve is flat unless it is told."""
     if told.value is None:
-        numbers: dict[str, Any] = {"status": "diverged", "diverged_at": run.case.steps // 2, "episodes": 3}
+        numbers: dict[str, Any] = {"status": "diverged", "diverged_at": run.config.steps // 2, "episodes": 3}
         numbers["curve"] = [0.0] * (BINS // 2) + [None] * (BINS - BINS // 2)
     else:
         curve = [told.value] * BINS if told.curve is None else told.curve
         best = told.value + 1 if told.best is None else told.best
         numbers = {"status": "done", "average_return": told.value, "final_return": told.value, "best_return": best}
         numbers |= {"episodes": 100, "curve": curve}
-    return {**failed_row(run, ""), "error": None, "curve_steps": run.case.steps / BINS, "seconds": 1.0, **numbers}
+    return {**failed_row(run, ""), "error": None, "curve_steps": run.config.steps / BINS, "seconds": 1.0, **numbers}
 
 
 def fill(folder: Path, study: Study, told: Callable[[Run], Told | None], rows_per_file: int = 50) -> Store:

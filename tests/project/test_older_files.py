@@ -40,7 +40,7 @@ def test_a_run_in_the_middle_goes_on_as_it_did(agent: str) -> None:
     run = held.policy.run
     assert held.snapshot is not None
     assert held.snapshot.time == 25
-    lanes = make_lanes([run.case.learner], run.case.world, [run.seed], run.case.steps, snapshots=[held.snapshot])
+    lanes = make_lanes([run.config.learner], run.config.world, [run.seed], run.config.steps, snapshots=[held.snapshot])
     run_blocks(lanes, lambda _: None)
     went_on = Policy.of(run, lanes.outcomes()[0])
     lanes.close()

@@ -30,7 +30,7 @@ from greedyac.results.files import (
     unseal,
 )
 from greedyac.results.schema import SCHEMA
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 
 CONTENT = bytes(range(256)) * 40
 KEYS = ["run_id", "status"]
@@ -40,7 +40,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file of two real runs."""
-    runs = [Run(Case("random", "Pendulum-CA", steps=1000), seed) for seed in range(2)]
+    runs = [Run(RunConfig("random", "Pendulum-CA", steps=1000), seed) for seed in range(2)]
     chunk = Chunk(runs, 2, tmp_path_factory.mktemp("chunks"))
     assert train_chunk(chunk, lambda steps: None) == Receipt(f"{chunk.chunk_id}.parquet", 2, 0, True, {})
     [path] = chunk.folder.iterdir()

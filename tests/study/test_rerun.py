@@ -111,7 +111,7 @@ def linear(layer: Linear, inputs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def test_diagnostics_are_those_of_the_networks_at_that_step(store: Store, healthy: str, again: Rerun) -> None:
-    case = run_of(find_row(store, healthy)).case
+    case = run_of(find_row(store, healthy)).config
     lanes = LaneBatch([case.learner], case.world, [1], case.steps)
     lanes.advance(124)
     observation, agent = np.asarray(lanes.state.observation[0], np.float64), lanes.state.agent

@@ -17,7 +17,7 @@ from greedyac.core.fields import values_of
 from greedyac.core.spaces import Box, Discrete
 from greedyac.study import spec
 from greedyac.study.spec import load_study, parse_study, shipped_studies
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 
 Refused = Callable[[str | bytes], str]
 EXAMPLE = """\
@@ -164,12 +164,12 @@ def study(*cells: str, **values: str) -> str:
     return lines({"name": '"x"', "steps": "10", "seeds": '"0-3"', **values}) + "".join(cells or [cell()])
 
 
-def case(agent: str, env: str, steps: int = 10, **hypers: Any) -> Case:
-    return Case(agent, env, steps, values_of(make_agent(agent, hypers)))
+def config(agent: str, env: str, steps: int = 10, **hypers: Any) -> RunConfig:
+    return RunConfig(agent, env, steps, values_of(make_agent(agent, hypers)))
 
 
-def by_id(cases: Iterable[Case]) -> dict[str, Case]:
-    return {case.run_id(0): case for case in cases}
+def by_id(configs: Iterable[RunConfig]) -> dict[str, RunConfig]:
+    return {config.run_id(0): config for config in configs}
 
 
 def rows(table: str) -> list[tuple[dict[str, str], str]]:
@@ -207,7 +207,9 @@ def test_example_of_the_blueprint() -> None:
     assert (example.name, example.text) == ("pendulum-example", EXAMPLE)
     assert (example.seeds, example.tuning_seeds) == (tuple(range(40)), tuple(range(10)))
     wanted = product(("greedy-ac", "sac"), (1e-4, 1e-3, 1e-2))
-    assert example.cases == tuple(case(agent, "Pendulum-CA", 100_000, critic_step_size=size) for agent, size in wanted)
+    assert example.configs == tuple(
+        config(agent, "Pendulum-CA", 100_000, critic_step_size=size) for agent, size in wanted
+    )
     assert len(example.runs()) == 2 * 3 * 40
 
 
@@ -216,10 +218,10 @@ def test_runs_are_in_order_of_cell_agent_env_sweep_seed() -> None:
     first = cell(agents='["vanilla-ac", "greedy-ac"]', envs='["Pendulum-CA", "Acrobot-CA"]', sweep=grid)
     given = parse_study(study(first, cell(agents='["random"]', envs='["Acrobot-DA"]'), seeds='"5,1-2"'))
     wanted = product(("vanilla-ac", "greedy-ac"), ("Pendulum-CA", "Acrobot-CA"), (1, 0.5), (0.9, 0.8))
-    cases = [case(agent, env, entropy_scale=scale, discount=discount) for agent, env, scale, discount in wanted]
-    cases.append(case("random", "Acrobot-DA"))
+    configs = [config(agent, env, entropy_scale=scale, discount=discount) for agent, env, scale, discount in wanted]
+    configs.append(config("random", "Acrobot-DA"))
     runs = given.runs()
-    assert [(run.case, run.seed) for run in runs.values()] == [(each, seed) for each in cases for seed in (5, 1, 2)]
+    assert [(run.config, run.seed) for run in runs.values()] == [(each, seed) for each in configs for seed in (5, 1, 2)]
     assert list(runs) == [run.run_id for run in runs.values()]
     assert given.tuning_seeds == ()
 
@@ -236,8 +238,11 @@ def test_fixed_values_and_env_options_reach_every_setting() -> None:
     options = {"time_limit": 7, "start": "zero"}
     given = parse_study(study(cell(**names, **values, env_options='{ time_limit = 7, start = "zero" }'), cell()))
     wanted = product(("sac", "vanilla-ac"), ("Acrobot-CA", "Acrobot-DA"), ((32,), (64, 64)))
-    cases = [case(agent, env, hidden=hidden, polyak=0.5, batch_size=8) for agent, env, hidden in wanted]
-    assert given.cases == (*(replace(each, env_options=options) for each in cases), case("greedy-ac", "Pendulum-CA"))
+    configs = [config(agent, env, hidden=hidden, polyak=0.5, batch_size=8) for agent, env, hidden in wanted]
+    assert given.configs == (
+        *(replace(each, env_options=options) for each in configs),
+        config("greedy-ac", "Pendulum-CA"),
+    )
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -245,8 +250,8 @@ def test_fixed_and_swept_values_override_a_preset(name: str) -> None:
     values = {"fixed": "{ entropy_scale = 0.5 }", "sweep": "{ critic_step_size = [0.25, 0.125] }"}
     given = cell(agents='["sac", "greedy-ac"]', envs='["Pendulum-CA", "Acrobot-CA"]', preset=f'"{name}"', **values)
     wanted = product(("sac", "greedy-ac"), ("Pendulum-CA", "Acrobot-CA"), (0.25, 0.125))
-    assert parse_study(study(given)).cases == tuple(
-        case(agent, env, **PRESETS[name][agent, env] | {"entropy_scale": 0.5, "critic_step_size": size})
+    assert parse_study(study(given)).configs == tuple(
+        config(agent, env, **PRESETS[name][agent, env] | {"entropy_scale": 0.5, "critic_step_size": size})
         for agent, env, size in wanted
     )
 
@@ -257,9 +262,9 @@ def test_evaluations_reach_every_run() -> None:
         parse_study(study(cell(**names), **values))
         for values in ({}, {"eval_every": "5"}, {"eval_every": "5", "eval_episodes": "2"})
     )
-    assert told.cases == tuple(replace(each, eval_every=5, eval_episodes=10) for each in plain.cases)
-    assert fewer.cases == tuple(replace(each, eval_every=5, eval_episodes=2) for each in plain.cases)
-    assert [each.env for each in plain.cases] == ["Pendulum-CA", "CartPole-v1"]
+    assert told.configs == tuple(replace(each, eval_every=5, eval_episodes=10) for each in plain.configs)
+    assert fewer.configs == tuple(replace(each, eval_every=5, eval_episodes=2) for each in plain.configs)
+    assert [each.env for each in plain.configs] == ["Pendulum-CA", "CartPole-v1"]
 
 
 @pytest.mark.parametrize(
@@ -280,12 +285,12 @@ def test_a_run_that_several_cells_name_is_there_once() -> None:
     same = [cell(), cell(fixed="{ discount = 0.99 }"), cell(env_options="{ time_limit = 1000 }")]
     given = parse_study(study(*same, cell(sweep="{ discount = [1, 0.99] }"), seeds="[2, 0]"))
     wanted = [(0.99, 2), (0.99, 0), (1.0, 2), (1.0, 0)]
-    assert [(run.case.hypers["discount"], run.seed) for run in given.runs().values()] == wanted
+    assert [(run.config.hypers["discount"], run.seed) for run in given.runs().values()] == wanted
 
 
 def test_a_fixed_value_may_have_an_effect_in_a_part_of_the_sweep_only() -> None:
     mixed = cell(agents='["sac"]', sweep="{ automatic_entropy = [true, false] }", fixed="{ entropy_step_size = 0.5 }")
-    assert [case.hypers["automatic_entropy"] for case in parse_study(study(mixed)).cases] == [True, False]
+    assert [config.hypers["automatic_entropy"] for config in parse_study(study(mixed)).configs] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +301,7 @@ def test_a_fixed_value_may_have_an_effect_in_a_part_of_the_sweep_only() -> None:
     ],
 )
 def test_values_need_to_go_together_only_with_the_swept_ones(fixed: str, sweep: str) -> None:
-    assert len(parse_study(study(cell(fixed=f"{{ {fixed} }}", sweep=f"{{ {sweep} }}"))).cases) == 2
+    assert len(parse_study(study(cell(fixed=f"{{ {fixed} }}", sweep=f"{{ {sweep} }}"))).configs) == 2
 
 
 @pytest.mark.parametrize(("values", "complaint"), rows(REFUSED))
@@ -337,7 +342,7 @@ def test_refused_numbers_of_thousands_of_digits(refused: Refused, number: str) -
 def test_too_many_runs_are_refused_before_the_grid_is_expanded(
     refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Case, "__init__", lambda *_: pytest.fail("a setting of the grid was made"))
+    monkeypatch.setattr(RunConfig, "__init__", lambda *_: pytest.fail("a setting of the grid was made"))
     names, values = (*FULL, "discount"), [index / 1000 for index in range(1, 1001)]
     line = refused(study(cell(sweep=f"{{ {', '.join(f'{name} = {values}' for name in names)} }}")))
     assert line == "cell 1: these are too many runs; allowed: up to 1,000,000 in a study"
@@ -364,7 +369,7 @@ class Pusher(Random):
 
 def test_refused_actions(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(AGENTS, "pusher", cast(type[Agent], Pusher))
-    assert parse_study(study(cell(agents='["pusher"]'))).cases == (case("pusher", "Pendulum-CA"),)
+    assert parse_study(study(cell(agents='["pusher"]'))).configs == (config("pusher", "Pendulum-CA"),)
     line = refused(study(cell(agents='["random", "pusher"]', envs='["Pendulum-CA", "Acrobot-DA"]')))
     assert_says(line, "cell 1: pusher can't choose the actions of Acrobot-DA, {0, 1, 2}; allowed: ")
 
@@ -407,7 +412,7 @@ def test_a_shipped_study_has_its_own_name_and_text(name: str) -> None:
 @pytest.mark.parametrize(("name", "preset"), [("paper/per-env", "paper"), ("paper/across-env", "paper-across")])
 def test_learning_curves_are_of_the_presets_on_fresh_seeds(name: str, preset: str) -> None:
     pairs = product(("greedy-ac", "sac", "vanilla-ac"), CONTROL)
-    assert by_id(shipped(name).cases) == by_id(case(*pair, 100_000, **PRESETS[preset][pair]) for pair in pairs)
+    assert by_id(shipped(name).configs) == by_id(config(*pair, 100_000, **PRESETS[preset][pair]) for pair in pairs)
     assert (shipped(name).seeds, shipped(name).tuning_seeds) == (tuple(range(10, 40)), ())
     assert len(shipped(name).runs()) == 3 * 6 * 30
 
@@ -415,14 +420,14 @@ def test_learning_curves_are_of_the_presets_on_fresh_seeds(name: str, preset: st
 @pytest.mark.parametrize(("name", "count"), [("sweep-ca", 13_500), ("sweep-da", 9_900), ("sac-ablation", 9_900)])
 def test_sweeps_are_the_full_grids_with_the_published_codes_choices(name: str, count: int) -> None:
     given = shipped(f"paper/{name}")
-    assert by_id(given.cases) == by_id(cases_of(SWEEPS[name], 100_000))
+    assert by_id(given.configs) == by_id(cases_of(SWEEPS[name], 100_000))
     assert given.seeds == given.tuning_seeds == tuple(range(10))
-    assert len(given.runs()) == len(given.cases) * 10 == count
+    assert len(given.runs()) == len(given.configs) * 10 == count
 
 
-def cases_of(cells: list[tuple[str, str, Grid, dict[str, Any]]], steps: int) -> list[Case]:
+def cases_of(cells: list[tuple[str, str, Grid, dict[str, Any]]], steps: int) -> list[RunConfig]:
     return [
-        case(agent, f"{env}-{kind}", steps, **choices, **dict(zip(grid, values, strict=True)))
+        config(agent, f"{env}-{kind}", steps, **choices, **dict(zip(grid, values, strict=True)))
         for agent, kind, grid, choices in cells
         for env in ("MountainCar", "Pendulum", "Acrobot")
         for values in product(*grid.values())
@@ -440,7 +445,7 @@ def cases_of(cells: list[tuple[str, str, Grid, dict[str, Any]]], steps: int) -> 
 )
 def test_studies_of_our_own_are_these_grids(name: str, steps: int, seeds: int, count: int) -> None:
     given = shipped(f"paper/{name}")
-    assert by_id(given.cases) == by_id(cases_of(OURS[name], steps))
+    assert by_id(given.configs) == by_id(cases_of(OURS[name], steps))
     assert (given.seeds, given.tuning_seeds) == (tuple(range(seeds)), ())
     assert len(given.runs()) == count
 
@@ -452,12 +457,12 @@ def test_the_slips_put_right_are_paired_with_the_published_choices(name: str, pr
     right = [(agent, env) for agent in ("greedy-ac", "vanilla-ac") for env in CONTROL if env.endswith("CA")]
     own = [("sac", env) for env in CONTROL if env.endswith("DA")]
     estimator, target = {"entropy_estimator": "score"}, {"soft_target": "own"}
-    corrected = [case(*pair, 100_000, **PRESETS[preset][pair] | estimator) for pair in right]
-    corrected += [case(*pair, 100_000, **PRESETS[preset][pair] | target) for pair in own]
-    published = [case(*pair, 100_000, **PRESETS[preset][pair]) for pair in (*right, *own)]
-    assert by_id(given.cases) == by_id([*corrected, *published])
+    corrected = [config(*pair, 100_000, **PRESETS[preset][pair] | estimator) for pair in right]
+    corrected += [config(*pair, 100_000, **PRESETS[preset][pair] | target) for pair in own]
+    published = [config(*pair, 100_000, **PRESETS[preset][pair]) for pair in (*right, *own)]
+    assert by_id(given.configs) == by_id([*corrected, *published])
     assert set(given.runs()) & set(shipped(f"paper/{name}").runs()) == {
-        Run(case, seed).run_id for case in published for seed in range(10, 20)
+        Run(config, seed).run_id for config in published for seed in range(10, 20)
     }
 
 
@@ -466,13 +471,13 @@ def test_open_choices_are_paired_with_those_of_the_paper() -> None:
     agents = ("greedy-ac", "sac", "vanilla-ac")
     chosen = {(agent, env): PRESETS["paper"][agent, env] for agent, env in product(agents, CONTROL)}
     heads = {pair: hypers | {"discrete_critic": "heads"} for pair, hypers in chosen.items() if pair[1].endswith("DA")}
-    other = [case(*pair, 100_000, **hypers) for pair, hypers in heads.items()]
-    acrobot = [case(*pair, 100_000, **hypers) for pair, hypers in chosen.items() if pair[1].startswith("Acrobot")]
+    other = [config(*pair, 100_000, **hypers) for pair, hypers in heads.items()]
+    acrobot = [config(*pair, 100_000, **hypers) for pair, hypers in chosen.items() if pair[1].startswith("Acrobot")]
     other += [replace(one, env_options={"start": "zero"}) for one in acrobot]
     assert len(other) == 15
     there = {Run(one, seed).run_id for one in other for seed in range(10, 20)}
     assert set(given.runs()) - set(shipped("paper/per-env").runs()) == there
-    assert {(one.agent, one.env) for one in other} == {(one.agent, one.env) for one in given.cases}
+    assert {(one.agent, one.env) for one in other} == {(one.agent, one.env) for one in given.configs}
     assert len(given.runs()) == 150 + 120
 
 
@@ -481,7 +486,7 @@ def test_minatar_is_two_agents_on_two_games_with_the_papers_settings(name: str, 
     given = shipped(f"paper/{name}")
     pairs = list(product(("greedy-ac", "sac"), ("MinAtar-Breakout", "MinAtar-Freeway")))
     settings = {pair: PRESETS["paper"][pair] | {"hidden": (128,)} for pair in pairs}
-    assert by_id(given.cases) == by_id(case(*pair, steps, **settings[pair]) for pair in pairs)
+    assert by_id(given.configs) == by_id(config(*pair, steps, **settings[pair]) for pair in pairs)
     assert (given.seeds, given.tuning_seeds) == (tuple(range(seeds)), ())
 
 
@@ -494,18 +499,18 @@ def test_swimmer_is_the_papers_setting_with_offline_evaluation(
 ) -> None:
     given, pair = shipped(f"paper/{name}"), ("greedy-ac", "Swimmer-v5")
     settings = [PRESETS["paper"][pair] | {"critic_step_size": size} for size in step_sizes]
-    evaluated = [replace(case(*pair, steps, **one), eval_every=10_000, eval_episodes=10) for one in settings]
-    assert by_id(given.cases) == by_id(evaluated)
+    evaluated = [replace(config(*pair, steps, **one), eval_every=10_000, eval_episodes=10) for one in settings]
+    assert by_id(given.configs) == by_id(evaluated)
     assert (given.seeds, given.tuning_seeds) == (tuple(range(seeds)), tuning)
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_a_small_twin_is_a_corner_of_the_large_study(name: str) -> None:
     large, small = shipped(name), shipped(f"{name}-small")
-    corner = by_id(replace(case, steps=large.cases[0].steps) for case in small.cases)
-    assert corner.items() <= by_id(large.cases).items()
-    kinds = [{(case.agent, case.env[-2:]) for case in study.cases} for study in (large, small)]
+    corner = by_id(replace(config, steps=large.configs[0].steps) for config in small.configs)
+    assert corner.items() <= by_id(large.configs).items()
+    kinds = [{(config.agent, config.env[-2:]) for config in study.configs} for study in (large, small)]
     assert kinds[0] == kinds[1]
     assert set(small.seeds) < set(large.seeds)
     assert bool(small.tuning_seeds) == bool(large.tuning_seeds)
-    assert sum(run.case.steps for run in small.runs().values()) <= 300_000
+    assert sum(run.config.steps for run in small.runs().values()) <= 300_000

@@ -26,9 +26,9 @@ from greedyac.study import store as store_module
 from greedyac.study.spec import parse_study
 from greedyac.study.status import StudyStatus, status
 from greedyac.study.store import Store
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 
-CASE = Case("random", "Pendulum-CA", steps=1000)
+CASE = RunConfig("random", "Pendulum-CA", steps=1000)
 RUNS = [Run(CASE, seed) for seed in range(10)]
 IDS = [run.run_id for run in RUNS]
 STUDY = 'name = "tiny"\nsteps = 1000\nseeds = "{}"\n[[cells]]\nagents = ["random"]\nenvs = ["Pendulum-CA"]\n'

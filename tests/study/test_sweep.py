@@ -214,7 +214,7 @@ def test_a_chunk_that_always_fails_is_recorded_and_the_rest_goes_on(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folder = tmp_path / "store"
-    unlucky = "any(run.seed == 13 and run.case.env == 'Pendulum-CA' for run in chunk.runs)"
+    unlucky = "any(run.seed == 13 and run.config.env == 'Pendulum-CA' for run in chunk.runs)"
     faults = faults_file(tmp_path / "faults", when_training(unlucky, deed))
     code, printed, complaints = sweeps.run(study, folder, faults=faults)
     assert code == 1
@@ -253,7 +253,7 @@ def test_the_last_chunk_of_a_worker_that_can_not_be_replaced_goes_to_an_idle_one
 ) -> None:
     study, folder, marker = write_study(tmp_path / "walks.toml", seeds="0-15"), tmp_path / "store", tmp_path / "dead"
     published = f"len(list(pathlib.Path({str(folder / 'chunks')!r}).glob('*.parquet')))"
-    unlucky = "not marker.exists() and any(run.seed == 0 and run.case.env == 'Pendulum-CA' for run in chunk.runs)"
+    unlucky = "not marker.exists() and any(run.seed == 0 and run.config.env == 'Pendulum-CA' for run in chunk.runs)"
     deed = f"marker.touch(); [time.sleep(0.05) for _ in iter(lambda: {published} < 3, False)]; os.kill(os.getpid(), 9)"
     start = f"import os, pathlib, sys, time\nmarker = pathlib.Path({str(marker)!r})\n"
     start += "if sys.argv[:1] == ['-m'] and marker.exists(): os._exit(7)\n"
@@ -373,7 +373,7 @@ def test_a_dry_run_in_words(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = make_plan(load_study(str(study)), Store.planned(tmp_path / "new"), 3)
-    probe = Probe(made.chunks[0].case, Speed(1234.5, 6.7))
+    probe = Probe(made.chunks[0].config, Speed(1234.5, 6.7))
     monkeypatch.setattr("greedyac.study.sweep.estimate", lambda plan, on_probe: Estimate(7000.0, [probe]))
     assert main(["sweep", str(study), "--store", str(tmp_path / "new"), "--dry-run", "--workers", "3"]) == 0
     assert capsys.readouterr().out.splitlines() == [

@@ -23,7 +23,7 @@ from greedyac.core.fields import values_of
 from greedyac.core.streams import Stream, stream_key
 from greedyac.envs import Env
 from greedyac.training.checkpoint import FORMAT, Policy, checksum, load_policy, save_checkpoint
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.training.evaluate import evaluate
 
 HYPERS = values_of(make_agent("greedy-ac", {"hidden": (4, 3), "discount": 0.9}))
@@ -31,12 +31,12 @@ OBSERVATIONS = np.array([[0.5, -1.0], [-3.0, 7.5], [0.0, 0.0]], np.float32)
 
 
 def a_run(env: str = "Pendulum-CA", **options: Any) -> Run:
-    return Run(Case("greedy-ac", env, steps=10, hypers=HYPERS, env_options=options), seed=7)
+    return Run(RunConfig("greedy-ac", env, steps=10, hypers=HYPERS, env_options=options), seed=7)
 
 
 def saved(path: Path, run: Run) -> Path:
     """The checkpoint of a fresh, untrained policy."""
-    state = run.case.learner.init(jax.random.key(run.seed), run.case.world.spaces)
+    state = run.config.learner.init(jax.random.key(run.seed), run.config.world.spaces)
     save_checkpoint(path, Policy(run, state))
     return path
 
@@ -81,12 +81,12 @@ def test_round_trip(tmp_path: Path, env: str) -> None:
     run = a_run(env, time_limit=20)
     path = saved(tmp_path / "policy.safetensors", run)
     policy = load_policy(path)
-    agent = run.case.learner
-    state = agent.init(jax.random.key(7), run.case.world.spaces)
+    agent = run.config.learner
+    state = agent.init(jax.random.key(7), run.config.world.spaces)
     for mine, theirs in zip(jax.tree.leaves(state.actor), jax.tree.leaves(policy.state.actor), strict=True):
         assert np.asarray(mine).tobytes() == theirs.tobytes()
     assert policy.run.run_id == run.run_id
-    assert policy.spaces == run.case.world.spaces
+    assert policy.spaces == run.config.world.spaces
     assert policy.agent == agent
     actions = policy.predict(OBSERVATIONS).action
     np.testing.assert_allclose(actions, agent.act(state, jnp.asarray(OBSERVATIONS), jax.random.key(0), True), rtol=1e-6)
@@ -293,7 +293,7 @@ def constant_policy(path: Path, torque: float) -> Policy:
 
 def test_evaluate_is_a_plain_loop_over_the_environment(path: Path) -> None:
     policy = constant_policy(path, 1.5)
-    env = policy.run.case.world
+    env = policy.run.config.world
     assert isinstance(env, Env)
     state, observation = env.reset(jax.random.key(0))
     total, steps, ended = 0.0, 0, False
@@ -310,13 +310,13 @@ def test_evaluate_is_a_plain_loop_over_the_environment(path: Path) -> None:
 
 def test_evaluate_episodes_of_different_lengths(tmp_path: Path) -> None:
     # A car pushed the way it rolls, by tanh(1000 · velocity), climbs out; how soon depends on where it starts.
-    run = Run(Case("greedy-ac", "MountainCar-CA", steps=10, hypers={**HYPERS, "hidden": (2,)}), seed=7)
+    run = Run(RunConfig("greedy-ac", "MountainCar-CA", steps=10, hypers={**HYPERS, "hidden": (2,)}), seed=7)
     path = saved(tmp_path / "car.safetensors", run)
     pump = {name: np.zeros_like(weight) for name, weight in weights_in(path).items()}
     pump["actor.mlp.layers.0.weight"] = np.array([[0, 0], [1000, -1000]], np.float32)
     pump["actor.mean.weight"] = np.array([[1], [-1]], np.float32)
     policy = load_policy(rewritten(path, weights=pump))
-    env = run.case.world
+    env = run.config.world
     assert isinstance(env, Env)
     step = jax.jit(env.step)
     lengths = []

@@ -396,9 +396,9 @@ def test_observations_and_rewards_are_normalised() -> None:
 
 def ran_run(ran: Ran) -> Any:
     from greedyac.core.fields import values_of
-    from greedyac.training.config import Case, Run
+    from greedyac.training.config import Run, RunConfig
 
-    case = Case("greedy-ac", "Diary", 40, values_of(ran.agent))
+    case = RunConfig("greedy-ac", "Diary", 40, values_of(ran.agent))
     vars(case).update(world=ran.world, learner=ran.agent)
     return Run(case, 2)
 

@@ -52,7 +52,7 @@ def spaces_of(action: Box | Discrete) -> Spaces:
 
 
 @lru_cache(maxsize=64)
-def case(name: str, action: Box | Discrete, **hypers: object) -> Case:
+def config(name: str, action: Box | Discrete, **hypers: object) -> Case:
     agent, spaces = make_agent(name, hypers), spaces_of(action)
     state = jax.jit(agent.init, static_argnums=1, compiler_options=QUICKLY)(jax.random.key(3), spaces)
     return Case(state, jax.device_get(explain(agent, state, spaces, jnp.asarray(OBSERVATION), KEY)))
@@ -92,7 +92,7 @@ POLICIES = [
 @pytest.mark.parametrize("box", BOXES)
 @pytest.mark.parametrize(("name", "who", "family", "hypers"), POLICIES)
 def test_densities_are_those_of_scipy(name: str, who: str, family: str, hypers: dict[str, object], box: str) -> None:
-    state, told = case(name, BOXES[box], **hypers)
+    state, told = config(name, BOXES[box], **hypers)
     policy, marginals = getattr(state, who)(jnp.asarray(OBSERVATION)), getattr(told, who)
     for dimension in range(BOXES[box].size):
         edges = edges_of(told.grid[dimension].astype(float))
@@ -107,7 +107,7 @@ def test_densities_are_those_of_scipy(name: str, who: str, family: str, hypers: 
 @pytest.mark.parametrize("box", BOXES)
 @pytest.mark.parametrize("name", AGENTS)
 def test_densities_and_what_is_at_the_bounds_hold_all_of_the_probability(name: str, box: str) -> None:
-    told = case(name, BOXES[box]).told
+    told = config(name, BOXES[box]).told
     for marginals in (told.actor, told.proposal) if told.proposal else (told.actor,):
         assert marginals.density.shape == (BOXES[box].size, POINTS)
         for grid, density, at_bounds in zip(told.grid, *marginals, strict=True):
@@ -116,7 +116,11 @@ def test_densities_and_what_is_at_the_bounds_hold_all_of_the_probability(name: s
 
 
 def test_a_density_between_two_points_of_the_grid_is_not_missed() -> None:
-    agent, spaces, state = make_agent("greedy-ac"), spaces_of(BOXES["Box(1)"]), case("greedy-ac", BOXES["Box(1)"]).state
+    agent, spaces, state = (
+        make_agent("greedy-ac"),
+        spaces_of(BOXES["Box(1)"]),
+        config("greedy-ac", BOXES["Box(1)"]).state,
+    )
     head = eqx.tree_at(lambda head: head.bias, jax.tree.map(jnp.zeros_like, state.actor.log_std), jnp.full(1, -6.0))
     actor = eqx.tree_at(lambda actor: actor.log_std, state.actor, head)  # a deviation of e⁻⁶, an eighth of a cell
     told: Any = explain(agent, state._replace(actor=actor), spaces, jnp.asarray(OBSERVATION), KEY)
@@ -128,7 +132,7 @@ def test_a_density_between_two_points_of_the_grid_is_not_missed() -> None:
 @pytest.mark.parametrize("box", BOXES)
 @pytest.mark.parametrize("name", ["greedy-ac", "sac", "vanilla-ac"])
 def test_values_are_the_critics_with_the_other_dimensions_at_the_mode(name: str, box: str) -> None:
-    state, told = case(name, BOXES[box])
+    state, told = config(name, BOXES[box])
     np.testing.assert_allclose(told.mode, state.actor(jnp.asarray(OBSERVATION)).mode(), rtol=1e-5)
     for dimension, point in itertools.product(range(BOXES[box].size), (0, 1, 77, POINTS - 1)):
         action = told.mode.copy()
@@ -149,7 +153,7 @@ def test_values_are_the_critics_with_the_other_dimensions_at_the_mode(name: str,
 def test_the_elite_are_the_best_samples(
     action: Box | Discrete, hypers: dict[str, object], samples: int, elite: int
 ) -> None:
-    state, told = case("greedy-ac", action, **hypers)
+    state, told = config("greedy-ac", action, **hypers)
     actions = told.samples.actions
     values = np.array([value(state, one) for one in actions])
     np.testing.assert_allclose(told.samples.values, values, atol=1e-4)
@@ -167,7 +171,7 @@ def test_the_elite_are_the_best_samples(
 @pytest.mark.parametrize("name", AGENTS)
 def test_discrete_actions_have_probabilities_values_and_a_greedy_one(name: str, count: str) -> None:
     action = COUNTS[count]
-    state, told = case(name, action)
+    state, told = config(name, action)
     assert told.actor.sum() == pytest.approx(1, abs=1e-5)
     if name == "random":
         np.testing.assert_allclose(told.actor, 1 / action.count)
@@ -188,7 +192,7 @@ def test_discrete_actions_have_probabilities_values_and_a_greedy_one(name: str, 
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_what_an_agent_does_not_have_is_none(name: str) -> None:
-    told = case(name, BOXES["Box(3)"]).told
+    told = config(name, BOXES["Box(3)"]).told
     assert (told.values is not None) == (name != "random") == (told.mode is not None)
     assert (told.proposal is not None) == (name == "greedy-ac") == (told.samples is not None)
 
@@ -198,7 +202,7 @@ def test_of_a_state_with_nothing_but_an_actor_its_policy_is_told(action: Box | D
     class ActorOnly(NamedTuple):
         actor: Any
 
-    agent, whole = make_agent("greedy-ac"), case("greedy-ac", action)
+    agent, whole = make_agent("greedy-ac"), config("greedy-ac", action)
     told = explain(agent, ActorOnly(whole.state.actor), spaces_of(action), jnp.asarray(OBSERVATION), KEY)
     assert told.values is told.proposal is told.samples is None
     jax.tree.map(np.testing.assert_array_equal, told.actor, whole.told.actor)
@@ -219,7 +223,7 @@ def has_colour(frame: Frame, colour: str) -> bool:
 @pytest.mark.parametrize("action", [*BOXES.values(), *COUNTS.values()], ids=repr)
 @pytest.mark.parametrize("name", AGENTS)
 def test_a_panel_draws_whatever_there_is_and_nothing_else(name: str, action: Box | Discrete) -> None:
-    told = case(name, action).told
+    told = config(name, action).told
     frame = Panel(height=300).draw(told, told.mode)
     assert frame.dtype == np.uint8
     assert frame.shape[0] == 300
@@ -534,7 +538,7 @@ def test_without_a_display_a_film_is_suggested() -> None:
 def test_a_film_of_a_real_environment_with_its_panel(tmp_path: Path) -> None:
     env = gymnasium.make("CartPole-v1", render_mode="rgb_array")
     agent, spaces, panel = make_agent("greedy-ac"), spaces_of(Discrete(2)), Panel()
-    state = case("greedy-ac", Discrete(2)).state
+    state = config("greedy-ac", Discrete(2)).state
 
     def why(observation: Any, action: Any) -> Frame:
         told: Explanation = explain(agent, state, spaces, jnp.asarray(observation), KEY)

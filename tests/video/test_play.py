@@ -14,7 +14,7 @@ from greedyac.cli import main
 from greedyac.core.fields import values_of
 from greedyac.envs import ENVS
 from greedyac.training.checkpoint import Policy, save_checkpoint
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.video.frame import captioned
 from greedyac.video.play import drawn_env, frames_per_second, play
 
@@ -24,8 +24,8 @@ Capture = pytest.CaptureFixture[str]
 def policy_of(agent: str, env: str, **options: Any) -> Policy:
     """Fresh networks."""
     learner = make_agent(agent, {} if agent == "random" else {"hidden": (4,)})
-    run = Run(Case(agent, env, 10, values_of(learner), options), seed=3)
-    return Policy(run, learner.init(jax.random.key(1), run.case.world.spaces))
+    run = Run(RunConfig(agent, env, 10, values_of(learner), options), seed=3)
+    return Policy(run, learner.init(jax.random.key(1), run.config.world.spaces))
 
 
 @pytest.fixture(scope="module")

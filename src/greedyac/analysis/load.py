@@ -64,7 +64,7 @@ def load(folder: Path | str, study: str | None = None, steps: int | None = None)
     if steps is not None:
         _check_steps_known(runs, steps)
         runs = runs.filter(pl.col("steps") == steps)
-        asked = [one for one in asked if one.cases[0].steps == steps]
+        asked = [one for one in asked if one.configs[0].steps == steps]
     _check_there_is_something(folder, runs, faults)
     _check_one_length(runs)
     tuning = frozenset(seed for one in asked for seed in one.tuning_seeds)

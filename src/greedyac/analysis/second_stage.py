@@ -9,7 +9,7 @@ from greedyac.analysis.load import Results
 from greedyac.analysis.select import Choice
 from greedyac.core.errors import InputError
 from greedyac.envs import make_world, parse_env_label
-from greedyac.execution.plan import plan_cases
+from greedyac.execution.plan import expand_configs
 from greedyac.execution.seeds import named_seeds, seeds_text
 from greedyac.study.spec import Study, parse_study
 
@@ -81,8 +81,8 @@ def _written(
     vain = make_agent(agent, choice.hypers).without_effect(make_world(env, options).spaces)
     fixed = {name: value for name, value in choice.hypers.items() if name not in vain}
     for preset in (None, *(name for name, table in PRESETS.items() if (agent, env) in table)):
-        [case] = plan_cases(agent, env, steps, preset, options, {}, fixed)
-        if case.setting_id == choice.setting_id:
+        [config] = expand_configs(agent, env, steps, preset, options, {}, fixed)
+        if config.setting_id == choice.setting_id:
             return preset, fixed
     raise InputError(f"the setting {choice.setting_id} of {choice.agent} can't be written as a study for {env}")
 

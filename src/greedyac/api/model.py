@@ -24,7 +24,7 @@ from greedyac.core.errors import InputError
 from greedyac.core.fields import check_int, hypers_of, show
 from greedyac.envs import Env, HostEnv, World, make_world
 from greedyac.envs.gym.host import named_host_env
-from greedyac.execution.plan import plan_cases
+from greedyac.execution.plan import expand_configs
 from greedyac.execution.rows import make_row
 from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import (
@@ -36,7 +36,7 @@ from greedyac.training.checkpoint import (
     save_checkpoint,
     save_snapshot,
 )
-from greedyac.training.config import MAX_STEPS, Case, Run, check_seeds
+from greedyac.training.config import MAX_STEPS, Run, RunConfig, check_seeds
 from greedyac.training.drive import Periodic, make_lanes, run_blocks
 from greedyac.training.evaluate import Evaluation, evaluate
 from greedyac.training.host import BEFORE_STARTING, HostLaneBatch
@@ -98,13 +98,13 @@ class Model:
             raise InputError(f"env_options = {env_options!r} are not allowed here; allowed: for an env given by name")
         world = env if isinstance(env, str) else named_host_env(env)
         [seed] = check_seeds([seed])
-        [case] = plan_cases(self.agent, world, 1, preset, env_options or {}, {}, hypers)
-        self._set_up(env, case, seed)
+        [config] = expand_configs(self.agent, world, 1, preset, env_options or {}, {}, hypers)
+        self._set_up(env, config, seed)
 
     def _set_up(
-        self, env: Any, case: Case, seed: int, policy: Policy | None = None, snapshot: Snapshot | None = None
+        self, env: Any, config: RunConfig, seed: int, policy: Policy | None = None, snapshot: Snapshot | None = None
     ) -> None:
-        self._env, self._case, self._seed, self._policy, self._snapshot = env, case, seed, policy, snapshot
+        self._env, self._case, self._seed, self._policy, self._snapshot = env, config, seed, policy, snapshot
         self._lanes: LaneBatch | None = None
         self._rows: list[dict[str, Any]] = []
         self._call: _Call | None = None
@@ -261,9 +261,9 @@ class Model:
         save_snapshot(file, self._run(max(self.steps, 1)), snapshot)
 
     def _run(self, steps: int) -> Run:
-        case = Case(self._case.agent, self._case.env, steps, self._case.hypers, self._case.env_options)
-        vars(case).update(learner=self._case.learner, world=self._case.world)
-        return Run(case, self._seed)
+        config = RunConfig(self._case.agent, self._case.env, steps, self._case.hypers, self._case.env_options)
+        vars(config).update(learner=self._case.learner, world=self._case.world)
+        return Run(config, self._seed)
 
     def _begun(self) -> LaneBatch:
         """The loop that trains it; compiled when it is first needed."""
@@ -356,8 +356,8 @@ def load(path: str | os.PathLike[str], env: Any = None) -> Model:
     if env is not None:
         run = _moved(held, env, path)
         policy = Policy(run, policy.state, policy.scales, statistics=policy.statistics)
-    model = FRONTS[run.case.agent].__new__(FRONTS[run.case.agent])
-    model._set_up(run.case.env if env is None else env, run.case, run.seed, policy, held.snapshot)
+    model = FRONTS[run.config.agent].__new__(FRONTS[run.config.agent])
+    model._set_up(run.config.env if env is None else env, run.config, run.seed, policy, held.snapshot)
     return model
 
 
@@ -365,13 +365,13 @@ def _moved(held: Checkpoint, env: Any, path: str | os.PathLike[str]) -> Run:
     """The run of a file, on this environment."""
     run, world = held.policy.run, make_world(env) if isinstance(env, str) else named_host_env(env)
     name, options = (env, {}) if isinstance(world, Env) else (world.name, world.options)
-    case = Case(run.case.agent, name, run.case.steps, run.case.hypers, options)
-    vars(case).update(learner=run.case.learner, world=world)
-    moved = Run(case, run.seed)
+    config = RunConfig(run.config.agent, name, run.config.steps, run.config.hypers, options)
+    vars(config).update(learner=run.config.learner, world=world)
+    moved = Run(config, run.seed)
     if adapter_for(moved) != held.policy.adapter:
         raise InputError(f"env = {env!r} has other observations and actions than {str(path)!r} was trained on")
-    if held.snapshot is not None and isinstance(world, Env) != isinstance(run.case.world, Env):
-        raise InputError(f"env = {env!r} is not allowed for everything of a run on {run.case.env}; save without it")
-    if isinstance(world, HostEnv) and isinstance(run.case.world, HostEnv):
-        vars(case).update(world=replace(world, known=held.policy.adapter))  # images are seen as in training
+    if held.snapshot is not None and isinstance(world, Env) != isinstance(run.config.world, Env):
+        raise InputError(f"env = {env!r} is not allowed for everything of a run on {run.config.env}; save without it")
+    if isinstance(world, HostEnv) and isinstance(run.config.world, HostEnv):
+        vars(config).update(world=replace(world, known=held.policy.adapter))  # images are seen as in training
     return moved

@@ -20,14 +20,14 @@ from greedyac.envs import HostEnv
 from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.chunk import Chunk, read_middle, train_chunk
 from greedyac.execution.local import train_chunks
-from greedyac.execution.plan import plan_cases, plan_chunks
+from greedyac.execution.plan import expand_configs, plan_chunks
 from greedyac.execution.process import end_ahead
 from greedyac.execution.rows import failed_row
 from greedyac.execution.seeds import seed_list
 from greedyac.results.files import DamagedError, read_rows
 from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import Policy, load_policy
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 
 
 class Interrupted(KeyboardInterrupt):
@@ -45,7 +45,7 @@ class TrainResult(NamedTuple):
     """One row per run, in the order of settings × seeds."""
     policies: list[Policy]
     """The trained policies, in the same order."""
-    case: Case
+    config: RunConfig
     """That of the first run."""
     run_steps_per_second: float | None
     """Over all runs and workers, from the first training step to the last; compilation is not counted.
@@ -97,10 +97,10 @@ def train(
     count = worker_count(workers)
     if on_progress is not None or not progress:
         return _warned(train_runs(runs, count, on_progress or (lambda _: None)))
-    with ProgressReport(f"{agent} on {runs[0].case.env_label}", lines=False) as report:
+    with ProgressReport(f"{agent} on {runs[0].config.env_label}", lines=False) as report:
         result = _warned(train_runs(runs, count, report.training))
     done = result.curves.filter(pl.col("status") == "done").select("average_return", "final_return")
-    for line in missing_returns(runs[0].case.env, runs[0].case.steps, done.rows()):
+    for line in missing_returns(runs[0].config.env, runs[0].config.steps, done.rows()):
         report.say(line)
     return result
 
@@ -132,9 +132,9 @@ def plan_runs(
     evaluation: tuple[object, object] = (None, None),
 ) -> list[Run]:
     """The runs that a call of `train` asks for, all checked before anything compiles."""
-    cases = plan_cases(agent, env, steps, preset, env_options, sweep, hypers, evaluation)
+    configs = expand_configs(agent, env, steps, preset, env_options, sweep, hypers, evaluation)
     listed = seed_list(seeds)
-    return [Run(case, seed) for case in cases for seed in listed]
+    return [Run(config, seed) for config in configs for seed in listed]
 
 
 def train_runs(runs: Sequence[Run], workers: int, on_progress: Callable[[Progress], None]) -> TrainResult:
@@ -156,14 +156,14 @@ def train_runs_in(
     except DamagedError as error:
         raise InputError(f"a file of rows in {str(folder)!r} {error}") from None
     missing = [run for run in runs if run.run_id not in held]
-    total, left = (sum(run.case.steps for run in some) for some in (runs, missing))
+    total, left = (sum(run.config.steps for run in some) for some in (runs, missing))
     if checkpoint_every:
         left -= sum(snapshot.time for run in missing if (snapshot := read_middle(folder, run)))
     meter = _Meter(total, total - left, on_progress)
     chunks = plan_chunks(missing, workers, folder, checkpoints=True, checkpoint_every=checkpoint_every)
     failed: dict[str, str] = {}
     try:
-        if any(isinstance(run.case.world, HostEnv) and run.case.world.is_local for run in missing):
+        if any(isinstance(run.config.world, HostEnv) and run.config.world.is_local for run in missing):
             end_ahead()
             for chunk in chunks:  # a user's own class can't be sent to another process
                 failed |= train_chunk(chunk, meter.add).failed
@@ -214,7 +214,7 @@ def _collect(runs: Sequence[Run], folder: Path, failed: dict[str, str], rate: fl
     curves = order.join(rows, on="run_id", how="inner", maintain_order="left").select(SCHEMA.names())
     trained = set(curves.filter(pl.col("status") != "failed")["run_id"])
     policies = [_policy(folder, run) for run in runs if run.run_id in trained]
-    return TrainResult(curves, policies, runs[0].case, None if failed else rate)
+    return TrainResult(curves, policies, runs[0].config, None if failed else rate)
 
 
 def _policy(folder: Path, run: Run) -> Policy:

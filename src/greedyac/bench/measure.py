@@ -17,7 +17,7 @@ from greedyac.core.machine import cores
 from greedyac.execution.cost import operations
 from greedyac.execution.plan import best_width
 from greedyac.execution.speed import measure
-from greedyac.training.config import MAX_STEPS, Case
+from greedyac.training.config import MAX_STEPS, RunConfig
 
 ENVS = ("Pendulum-CA", "Pendulum-DA")
 
@@ -61,17 +61,17 @@ def bench(agents: Iterable[str], seconds: float, lanes: int | None, on_start: Ca
     measured, products = [], [matmul_gflops()]
     for agent, env in itertools.product(agents, ENVS):
         on_start(agent, env)
-        case = default_case(agent, env)
-        width = lanes or best_width(case)
-        measured.append((case, width, measure(case, len(cores()), width, seconds).run_steps_per_second))
+        config = default_config(agent, env)
+        width = lanes or best_width(config)
+        measured.append((config, width, measure(config, len(cores()), width, seconds).run_steps_per_second))
         products.append(matmul_gflops())
     matmul, results = median(products), []
-    for case, width, rate in measured:
-        gflops = rate * operations(case.learner, case.world.spaces) / 1e9
-        results.append(Measured(case.agent, case.env, rate, gflops, gflops / matmul, width, len(cores())))
+    for config, width, rate in measured:
+        gflops = rate * operations(config.learner, config.world.spaces) / 1e9
+        results.append(Measured(config.agent, config.env, rate, gflops, gflops / matmul, width, len(cores())))
     return Bench(len(cores()), matmul, results)
 
 
-def default_case(agent: str, env: str) -> Case:
+def default_config(agent: str, env: str) -> RunConfig:
     """An agent with its defaults, which trains for as long as one likes."""
-    return Case(agent, env, MAX_STEPS, values_of(make_agent(agent)))
+    return RunConfig(agent, env, MAX_STEPS, values_of(make_agent(agent)))

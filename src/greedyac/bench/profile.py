@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from greedyac.training.config import MAX_STEPS, Case
+from greedyac.training.config import MAX_STEPS, RunConfig
 from greedyac.training.loop import LaneBatch
 
 STEPS = 200
@@ -58,12 +58,12 @@ class Profile(NamedTuple):
     parts: list[Part]
 
 
-def profile(case: Case, lanes: int, steps: int = STEPS) -> Profile:
+def profile(config: RunConfig, lanes: int, steps: int = STEPS) -> Profile:
     """Train side by side on this process' cores, first unobserved, then under XLA's profiler."""
     with _of_this_code():
-        ran = LaneBatch([case.learner] * lanes, case.world, range(lanes), MAX_STEPS)
+        ran = LaneBatch([config.learner] * lanes, config.world, range(lanes), MAX_STEPS)
     kernels = kernels_of(ran.text())
-    ran.advance(2 * case.learner.batch_size + steps)
+    ran.advance(2 * config.learner.batch_size + steps)
     began = time.perf_counter()
     ran.advance(steps)
     seconds = time.perf_counter() - began
@@ -79,7 +79,7 @@ def profile(case: Case, lanes: int, steps: int = STEPS) -> Profile:
             for event in line.events
         ]
     parts = parts_of(events, kernels, steps, lanes)
-    return Profile(case.agent, case.env, lanes, seconds * 1e6 / steps / lanes, parts)
+    return Profile(config.agent, config.env, lanes, seconds * 1e6 / steps / lanes, parts)
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def run(options: Any) -> int:
 
 def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     """Profile the agents on one core, as a worker trains them, and print tables or JSON."""
-    from greedyac.bench.measure import ENVS, default_case
+    from greedyac.bench.measure import ENVS, default_config
     from greedyac.bench.profile import profile
     from greedyac.core.machine import PINS, cores
     from greedyac.execution.plan import best_width
@@ -133,8 +133,8 @@ def _profile(agents: Sequence[str], lanes: int | None, options: Any) -> int:
     profiles = []
     for agent, env in itertools.product(dict.fromkeys(agents), ENVS):
         _say(f"{agent} on {env}")
-        case = default_case(agent, env)
-        profiles.append(profile(case, lanes or best_width(case)))
+        config = default_config(agent, env)
+        profiles.append(profile(config, lanes or best_width(config)))
         if not options.json:
             _print_profile(profiles[-1])
     if options.json:

@@ -51,7 +51,7 @@ def _compare_to(out: Path, options: Any) -> int:
             (output.staging / name).mkdir()
             summaries.append(
                 write_result(
-                    TrainResult(result.curves[part], result.policies[part], result.policies[part][0].run.case, None),
+                    TrainResult(result.curves[part], result.policies[part], result.policies[part][0].run.config, None),
                     output.staging / name,
                 )
             )

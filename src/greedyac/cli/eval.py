@@ -36,8 +36,8 @@ def run(options: Any) -> int:
         return 0
     console = Console(highlight=False)
     actions = "sampled actions" if options.stochastic else "the most likely action"
-    case = policy.run.case
-    about = f"{case.agent} on {case.env_label}, seed {policy.run.seed}, with {actions}"
+    config = policy.run.config
+    about = f"{config.agent} on {config.env_label}, seed {policy.run.seed}, with {actions}"
     console.print(about, markup=False, soft_wrap=True)
     console.print("returns   " + "  ".join(f"{value:.1f}" for value in result.returns), soft_wrap=True)
     between = "" if result.interval is None else "   95 % interval {:.1f} … {:.1f}".format(*result.interval)

@@ -218,15 +218,15 @@ def write_result(result: TrainResult, folder: Path) -> dict[str, Any]:
 
 def summarise(result: TrainResult) -> dict[str, Any]:
     """The contents of summary.json."""
-    rows, case = result.curves, result.case
+    rows, config = result.curves, result.config
     failed = rows.filter(pl.col("status") == "failed")
     return {
-        "agent": case.agent,
-        "env": case.env,
-        "env_options": case.env_options,
-        "steps": case.steps,
+        "agent": config.agent,
+        "env": config.env,
+        "env_options": config.env_options,
+        "steps": config.steps,
         "seeds": rows["seed"].to_list(),
-        "hypers": case.hypers,
+        "hypers": config.hypers,
         "average_return": _over_seeds(rows, "average_return"),
         "final_return": _over_seeds(rows, "final_return"),
         "best_return": _over_seeds(rows, "best_return"),

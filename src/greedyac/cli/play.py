@@ -39,8 +39,8 @@ def run(options: Any) -> int:
     fps = frames_per_second(env)
     frames = play(env, policy, seed, options.steps, not options.stochastic, options.explain)
     if options.out is None:
-        case = policy.run.case
-        show_window(frames, fps, f"{case.agent} on {case.env_label}, seed {policy.run.seed}")
+        config = policy.run.config
+        show_window(frames, fps, f"{config.agent} on {config.env_label}, seed {policy.run.seed}")
         return 0
     write_film(frames, options.out, fps)
     print(f"written: {options.out}")

@@ -25,16 +25,16 @@ def run(options: Any) -> int:
 
     store = Store.existing(options.store)
     row = find_row(store, options.run_id)
-    case = run_of(row).case
+    config = run_of(row).config
     if not os.access(store.folder, os.W_OK):
         raise InputError(
             f"the store {str(options.store)!r} can't be written, and keeps the diagnostics; allowed: a copy of it"
         )
-    length = counted(case.steps, "step")
-    print(f"{case.agent} on {case.env_label}, seed {row['seed']}, {length}; in the store: {row['status']}")
+    length = counted(config.steps, "step")
+    print(f"{config.agent} on {config.env_label}, seed {row['seed']}, {length}; in the store: {row['status']}")
     print(f"hypers {row['hypers']}")
     with ProgressReport(f"run {row['run_id']}") as report:
-        result = rerun(row, lambda steps: report.show(steps / case.steps, f"step {steps:,}"))
+        result = rerun(row, lambda steps: report.show(steps / config.steps, f"step {steps:,}"))
     path = write_diagnostics(store, result)
     average = result.row["average_return"]
     print(f"{result.row['status']}, average return {'–' if average is None else f'{average:.1f}'}")

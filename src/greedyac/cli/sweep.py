@@ -172,8 +172,8 @@ def _tell(plan: "Plan", as_json: bool) -> int:
     """Print what a sweep would do and, after a short measurement, how long it would take."""
     from greedyac.study.sweep import estimate
 
-    def report(case: Any) -> None:
-        print(f"measuring {case.agent} on {case.env}", file=sys.stderr, flush=True)
+    def report(config: Any) -> None:
+        print(f"measuring {config.agent} on {config.env}", file=sys.stderr, flush=True)
 
     if not as_json:
         print(_outline(plan))
@@ -189,13 +189,14 @@ def _tell(plan: "Plan", as_json: bool) -> int:
             "bytes": plan.bytes,
             "seconds": expected.seconds,
             "probes": [
-                {"agent": probe.case.agent, "env": probe.case.env, **probe.speed._asdict()} for probe in expected.probes
+                {"agent": probe.config.agent, "env": probe.config.env, **probe.speed._asdict()}
+                for probe in expected.probes
             ],
         }
         print(json.dumps(told, indent=2))
         return 0
     for probe in expected.probes:
         rate = f"{probe.speed.run_steps_per_second:,.0f} run-steps/s"
-        print(f"{probe.case.agent} on {probe.case.env}: {rate}, compiled in {probe.speed.compile_seconds:.0f} s")
+        print(f"{probe.config.agent} on {probe.config.env}: {rate}, compiled in {probe.speed.compile_seconds:.0f} s")
     print(f"time on this machine: about {duration(expected.seconds)}")
     return 0

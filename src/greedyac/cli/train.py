@@ -127,7 +127,7 @@ def train_to(out: Path, asked: "Asked", workers: int) -> int:
     stopped: Interrupted | WorkerError | None = None
     with output_folder(out, asked.overwrite) as output, unfinished_folder(out, asked) as folder:
         try:
-            with ProgressReport(f"{runs[0].case.agent} on {runs[0].case.env_label}") as report:
+            with ProgressReport(f"{runs[0].config.agent} on {runs[0].config.env_label}") as report:
                 result = train_runs_in(folder, runs, workers, report.training, every or 0)
         except (Interrupted, WorkerError) as error:
             stopped, result = error, error.result

@@ -19,7 +19,7 @@ from greedyac.results.files import DamagedError, chunk_id, publish_rows, read_ro
 from greedyac.results.provenance import on_accelerator
 from greedyac.results.schema import SCHEMA
 from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoint, save_snapshot
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.training.drive import Periodic, make_lanes, run_blocks
 from greedyac.training.loop import Snapshot
 
@@ -46,9 +46,9 @@ class Chunk:
         return chunk_id(run.run_id for run in self.runs)
 
     @property
-    def case(self) -> Case:
+    def config(self) -> RunConfig:
         """What its runs have in common, seeds and traced hyperparameters aside."""
-        return self.runs[0].case
+        return self.runs[0].config
 
     @property
     def all_lanes(self) -> int:
@@ -60,23 +60,23 @@ class Chunk:
         runs, folder = [run.to_json() for run in self.runs], str(self.folder.absolute())
         saved = {"checkpoints": self.checkpoints, "checkpoint_every": self.checkpoint_every}
         widths = {"width": self.width, "lanes": self.lanes}
-        return json.dumps({"runs": runs, "numerics": _numerics(self.case), **widths, "folder": folder, **saved})
+        return json.dumps({"runs": runs, "numerics": _numerics(self.config), **widths, "folder": folder, **saved})
 
     @classmethod
     def from_json(cls, text: str) -> "Chunk":
         """The inverse of `to_json`; `InputError` if the runs can't be trained here, or would have other numbers."""
         values = json.loads(text)
         runs = [Run.from_json(run) for run in values["runs"]]
-        case, asked = runs[0].case, values["numerics"]
-        for name, ours, theirs in zip((case.agent, case.env), _numerics(case), asked, strict=True):
+        config, asked = runs[0].config, values["numerics"]
+        for name, ours, theirs in zip((config.agent, config.env), _numerics(config), asked, strict=True):
             if ours != theirs:
                 raise InputError(f"the numerics of {name} are {ours!r} here and {theirs!r} where it was asked for")
         saved = values["checkpoints"], values["checkpoint_every"]
         return cls(runs, values["width"], Path(values["folder"]), *saved, lanes=values["lanes"])
 
 
-def _numerics(case: Case) -> list[int]:
-    return [case.learner.numerics, case.world.numerics]
+def _numerics(config: RunConfig) -> list[int]:
+    return [config.learner.numerics, config.world.numerics]
 
 
 def middle_path(folder: Path, run: Run) -> Path:
@@ -144,18 +144,18 @@ def _train_together(
     chunk: Chunk, runs: Sequence[Run], width: int, snapshots: Sequence[Snapshot], on_steps: Callable[[int], None]
 ) -> list[dict[str, Any]]:
     """The rows of runs that are, and stay, at one time."""
-    started, case = time.perf_counter(), runs[0].case
-    agents, seeds = [run.case.learner for run in runs], [run.seed for run in runs]
-    lanes = make_lanes(agents, case.world, seeds, case.steps, width, snapshots)
+    started, config = time.perf_counter(), runs[0].config
+    agents, seeds = [run.config.learner for run in runs], [run.seed for run in runs]
+    lanes = make_lanes(agents, config.world, seeds, config.steps, width, snapshots)
 
     def evaluate() -> None:
-        lanes.evaluate(case.eval_episodes)
+        lanes.evaluate(config.eval_episodes)
 
     def save() -> None:
         for run, snapshot in zip(runs, lanes.snapshots(), strict=True):
             save_snapshot(middle_path(chunk.folder, run), run, snapshot)
 
-    due = [Periodic(case.eval_every, evaluate)] if case.eval_every else []
+    due = [Periodic(config.eval_every, evaluate)] if config.eval_every else []
     due += [Periodic(chunk.checkpoint_every, save)] if chunk.checkpoint_every else []
     with contextlib.closing(lanes):
         on_steps(0)

@@ -8,7 +8,7 @@ from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
 from greedyac.core.spaces import KERNEL, Box, Spaces
 from greedyac.nn.layers import convolution_size, encoded_size
-from greedyac.training.config import Case
+from greedyac.training.config import RunConfig
 
 PASSES: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     # agent: (policy, critic) with continuous actions, the same with discrete ones. A gradient takes three passes.
@@ -85,8 +85,8 @@ def _dense(*widths: int) -> int:
     return sum(2 * inputs * outputs for inputs, outputs in pairwise(widths))
 
 
-def nominal_seconds(case: Case) -> float:
+def nominal_seconds(config: RunConfig) -> float:
     """Roughly how long one core is busy with one run of the case, among others of its program."""
-    learning = UPDATE_SECONDS if case.learner.batch_size else 0.0
-    work = operations(case.learner, case.world.spaces) / OPERATIONS_PER_SECOND
-    return case.steps * (STEP_SECONDS + (learning + work) * max(1, case.learner.updates_per_step))
+    learning = UPDATE_SECONDS if config.learner.batch_size else 0.0
+    work = operations(config.learner, config.world.spaces) / OPERATIONS_PER_SECOND
+    return config.steps * (STEP_SECONDS + (learning + work) * max(1, config.learner.updates_per_step))

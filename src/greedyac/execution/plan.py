@@ -18,7 +18,7 @@ from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.envs import Env, HostEnv, make_world
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.cost import nominal_seconds, sampled_actions, summed_numbers
-from greedyac.training.config import Case, Run, check_evaluation, check_steps
+from greedyac.training.config import Run, RunConfig, check_evaluation, check_steps
 from greedyac.training.loop import MIN_WIDTH, Program, lane_bytes
 
 MAX_WIDTH = 8
@@ -37,7 +37,7 @@ WORKER_BYTES = 600e6
 """Memory of a worker process before it has any lanes."""
 
 
-def plan_cases(
+def expand_configs(
     agent: str,
     env: str | HostEnv,
     steps: int,
@@ -46,7 +46,7 @@ def plan_cases(
     sweep: Mapping[str, Sequence[object]],
     hypers: Mapping[str, object],
     evaluation: tuple[object, object] = (None, None),
-) -> list[Case]:
+) -> list[RunConfig]:
     """Every setting of a sweep on one environment, all checked; `evaluation`: every so many steps, so many episodes."""
     learner, world = find_agent(agent), env if isinstance(env, HostEnv) else make_world(env, env_options)
     if isinstance(env, HostEnv) and env_options:
@@ -68,7 +68,7 @@ def plan_cases(
             f"sweep = {sweep!r} is not allowed; allowed: hyperparameters and their values, {{name: [values]}}"
         )
     sweep = {name: _sweep_values(learner, name, values, hypers) for name, values in sweep.items()}
-    steps, cases = check_steps(steps), []
+    steps, configs = check_steps(steps), []
     evaluated = check_evaluation(*evaluation, steps)
     for values in itertools.product(*sweep.values()):
         setting = make_agent(agent, {**fixed, **dict(zip(sweep, values, strict=True))})
@@ -76,9 +76,9 @@ def plan_cases(
             raise InputError(
                 f"sweeping {vain[0]} is not allowed: it has no effect for {agent} on {env} with these values"
             )
-        cases.append(case := Case(agent, env, steps, values_of(setting), options, *evaluated))
-        vars(case).update(learner=setting, world=world)  # made already: no need to make them again
-    return cases
+        configs.append(config := RunConfig(agent, env, steps, values_of(setting), options, *evaluated))
+        vars(config).update(learner=setting, world=world)  # made already: no need to make them again
+    return configs
 
 
 def suited(agent: type[Agent], spaces: Spaces) -> dict[str, Any]:
@@ -118,19 +118,19 @@ def plan_chunks(
     """
     machine = machine or Machine(machine_bytes(), workers)
     programs: dict[tuple[Program, int], list[Run]] = defaultdict(list)
-    for _, seeds in itertools.groupby(runs, key=lambda run: id(run.case)):
+    for _, seeds in itertools.groupby(runs, key=lambda run: id(run.config)):
         same = list(seeds)
-        programs[same[0].case.program, same[0].case.steps] += same
-    costs = {key: nominal_seconds(members[0].case) for key, members in programs.items()}
+        programs[same[0].config.program, same[0].config.steps] += same
+    costs = {key: nominal_seconds(members[0].config) for key, members in programs.items()}
     share = sum(costs[key] * len(members) for key, members in programs.items()) / workers
     sharing = math.ceil(workers / max(len(programs), 1))  # workers for each program
     chunks: list[tuple[float, Chunk]] = []
     for key, members in programs.items():
-        case = members[0].case
-        most = min(widest(case), lanes_in_memory(case, machine))
+        config = members[0].config
+        most = min(widest(config), lanes_in_memory(config, machine))
         if seconds:
             most = min(most, max(MAX_WIDTH // 2, int(seconds / costs[key])))
-        width = max(_width(len(members), best_width(case), most, sharing), case.program.narrowest)
+        width = max(_width(len(members), best_width(config), most, sharing), config.program.narrowest)
         size = width * _rounds(math.ceil(len(members) / width), width, costs[key] * width, min(seconds, share / 2))
         size = max(size, lanes)
         for first in range(0, len(members), size):
@@ -152,26 +152,26 @@ def _rounds(rounds: int, width: int, cost: float, seconds: float) -> int:
     return math.ceil(rounds / math.ceil(rounds / fitting))
 
 
-def widest(case: Case) -> int:
+def widest(config: RunConfig) -> int:
     """How many lanes may advance side by side, so that a run's bits don't depend on it.
 
     Every array that is added up has `MANY_NUMBERS` at all of these widths, or at none.
     """
-    if isinstance(case.world, HostEnv):
+    if isinstance(config.world, HostEnv):
         return MAX_WIDTH  # where lanes learn one after another
-    if case.world.spaces.observation.convolved or _layer(case.learner) > MAX_WIDE_LAYER:
-        return case.program.narrowest
-    sizes = summed_numbers(case.learner, case.world.spaces)
+    if config.world.spaces.observation.convolved or _layer(config.learner) > MAX_WIDE_LAYER:
+        return config.program.narrowest
+    sizes = summed_numbers(config.learner, config.world.spaces)
     limits = [(MANY_NUMBERS - 1) // size for size in sizes if MIN_WIDTH * size < MANY_NUMBERS]
     return min([MAX_WIDTH, *limits])
 
 
-def best_width(case: Case) -> int:
+def best_width(config: RunConfig) -> int:
     """How many lanes side by side train fastest: those that fit into a core's cache."""
-    if isinstance(case.world, HostEnv):
+    if isinstance(config.world, HostEnv):
         return MAX_WIDTH
-    layer = 4 * _layer(case.learner) * max(1, sampled_actions(case.learner, case.world.spaces))
-    return max(case.program.narrowest, min(widest(case), CACHE // max(1, layer)))
+    layer = 4 * _layer(config.learner) * max(1, sampled_actions(config.learner, config.world.spaces))
+    return max(config.program.narrowest, min(widest(config), CACHE // max(1, layer)))
 
 
 def _layer(agent: Agent) -> int:
@@ -179,14 +179,14 @@ def _layer(agent: Agent) -> int:
     return agent.batch_size * max(getattr(agent, "hidden", (0,)))
 
 
-def lanes_in_memory(case: Case, machine: Machine) -> int:
+def lanes_in_memory(config: RunConfig, machine: Machine) -> int:
     """How many lanes each worker can hold if half of the machine's memory is for them; at least the narrowest."""
-    lane, narrowest = lane_bytes(case.program), case.program.narrowest
+    lane, narrowest = lane_bytes(config.program), config.program.narrowest
     if machine.bytes is None:
         return MAX_WIDTH
     if narrowest * lane > machine.bytes:
         raise InputError(
-            f"replay_capacity = {show(case.learner.replay_capacity)} is not allowed here: a run of {case.agent} on "
-            f"{case.env} would take {lane / 1e9:.1f} GB, and the machine has {machine.bytes / 1e9:.1f}"
+            f"replay_capacity = {show(config.learner.replay_capacity)} is not allowed here: a run of {config.agent} on "
+            f"{config.env} would take {lane / 1e9:.1f} GB, and the machine has {machine.bytes / 1e9:.1f}"
         )
     return max(narrowest, int((machine.bytes / 2 / machine.workers - WORKER_BYTES) / lane))

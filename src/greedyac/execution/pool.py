@@ -117,7 +117,7 @@ class _Pool:
         self._tries, self._losses = Counter[Chunk](), Counter[Chunk]()
         self._open = len(chunks)
         numbers: dict[Program, int] = {}
-        self._program = {chunk: numbers.setdefault(chunk.case.program, len(numbers)) for chunk in chunks}
+        self._program = {chunk: numbers.setdefault(chunk.config.program, len(numbers)) for chunk in chunks}
         self._waiting: dict[int, deque[tuple[int, Chunk]]] = defaultdict(deque)
         for rank, chunk in enumerate(chunks):
             self._waiting[self._program[chunk]].append((rank, chunk))
@@ -239,7 +239,7 @@ class _Pool:
     def _batch(self, waiting: Sequence[tuple[int, Chunk]]) -> int:
         """How many of the chunks that wait are sent together; those that were lost go alone: one of them may be why."""
         chunk = waiting[0][1]
-        short = int(self._crew.batch_seconds / (nominal_seconds(chunk.case) * len(chunk.runs)))
+        short = int(self._crew.batch_seconds / (nominal_seconds(chunk.config) * len(chunk.runs)))
         most = min(short, MOST_TOGETHER, len(waiting) // (2 * len(self._workers)))
         return max(1, len(list(takewhile(lambda ranked: not self._losses[ranked[1]], islice(waiting, most)))))
 

@@ -25,9 +25,9 @@ def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
         "best_return": summary.best_return,
         "episodes": summary.episodes,
         "curve": summary.curve,
-        "curve_steps": run.case.steps / BINS,
+        "curve_steps": run.config.steps / BINS,
         **_evaluated(run, outcome),
-        "versions": json.dumps(software(run.case.world.packages), sort_keys=True),
+        "versions": json.dumps(software(run.config.world.packages), sort_keys=True),
         "cpu": cpu(),
         "seconds": seconds,
     }
@@ -35,12 +35,12 @@ def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:
 
 def _evaluated(run: Run, outcome: Outcome) -> dict[str, Any]:
     """The columns of offline evaluations, where there were any; null from a divergence on."""
-    if not run.case.eval_every:
+    if not run.config.eval_every:
         return {}
-    every, diverged_at = run.case.eval_every, outcome.diverged_at
+    every, diverged_at = run.config.eval_every, outcome.diverged_at
     known = len(outcome.evaluations) if diverged_at is None else diverged_at // every
     told = [value if math.isfinite(value) else None for value in outcome.evaluations[:known]]
-    missing = run.case.steps // every - len(told)
+    missing = run.config.steps // every - len(told)
     return {"eval_curve": told + [None] * missing, "eval_steps": every}
 
 
@@ -56,14 +56,14 @@ def missing_row(run: Run) -> dict[str, Any]:
 
 def _identity(run: Run) -> dict[str, Any]:
     """The columns that say which run it is; all others are empty."""
-    case = run.case
+    config = run.config
     return {
         **dict.fromkeys(SCHEMA.names()),
         "run_id": run.run_id,
-        "setting_id": case.setting_id,
-        "agent": case.agent,
-        "env": case.env_label,
+        "setting_id": config.setting_id,
+        "agent": config.agent,
+        "env": config.env_label,
         "seed": run.seed,
-        "steps": case.steps,
-        "hypers": json.dumps(case.hypers, sort_keys=True),
+        "steps": config.steps,
+        "hypers": json.dumps(config.hypers, sort_keys=True),
     }

@@ -11,7 +11,7 @@ from greedyac.core.errors import WorkerError
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.local import train_chunks
 from greedyac.execution.pool import Events
-from greedyac.training.config import MAX_STEPS, Case, Run
+from greedyac.training.config import MAX_STEPS, Run, RunConfig
 
 WARM_UP = 1.0
 """Seconds after all workers have compiled, before counting starts."""
@@ -24,13 +24,13 @@ class Speed(NamedTuple):
     compile_seconds: float
 
 
-def measure(case: Case, workers: int, lanes: int, seconds: float, cached: bool = True) -> Speed:
+def measure(config: RunConfig, workers: int, lanes: int, seconds: float, cached: bool = True) -> Speed:
     """The speed of training on all workers at once, once every one of them has compiled and warmed up.
 
     Only if it is not `cached`, the time of compiling does not depend on what was compiled before.
     """
-    case = replace(case, steps=MAX_STEPS)
-    runs = [Run(case, seed) for seed in range(workers * lanes)]
+    config = replace(config, steps=MAX_STEPS)
+    runs = [Run(config, seed) for seed in range(workers * lanes)]
     chunks = [Chunk(runs[worker::workers], lanes, Path()) for worker in range(workers)]
     ready = compiled = 0.0
 

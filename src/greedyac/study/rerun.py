@@ -20,7 +20,7 @@ from greedyac.execution.rows import make_row
 from greedyac.results.provenance import cpu, software
 from greedyac.results.schema import SCHEMA
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.training.drive import make_lanes
 from greedyac.training.loop import LaneBatch, LaneState
 from greedyac.training.normalise import normal_observation
@@ -60,8 +60,8 @@ def run_of(row: dict[str, Any]) -> Run:
     """The run that a row tells of."""
     try:
         env, options = parse_env_label(row["env"])
-        run = Run(Case(row["agent"], env, row["steps"], json.loads(row["hypers"]), options), row["seed"])
-        run.case.learner  # noqa: B018  # checks the hyperparameters
+        run = Run(RunConfig(row["agent"], env, row["steps"], json.loads(row["hypers"]), options), row["seed"])
+        run.config.learner  # noqa: B018  # checks the hyperparameters
     except (InputError, KeyError) as error:
         raise InputError(f"run {row['run_id']} can't be run by this version: {error}") from None
     return run if row["eval_steps"] is None else _evaluated(run, row)
@@ -69,20 +69,20 @@ def run_of(row: dict[str, Any]) -> Run:
 
 def _evaluated(run: Run, row: dict[str, Any]) -> Run:
     """The run with its evaluations; in how many episodes each is known to the run's id alone."""
-    cases = [replace(run.case, eval_every=row["eval_steps"], eval_episodes=count) for count in MOST_LIKELY_FIRST]
-    for case in cases:
-        vars(case).update(learner=run.case.learner, world=run.case.world)
-    return Run(next((case for case in cases if case.run_id(run.seed) == row["run_id"]), cases[0]), run.seed)
+    configs = [replace(run.config, eval_every=row["eval_steps"], eval_episodes=count) for count in MOST_LIKELY_FIRST]
+    for config in configs:
+        vars(config).update(learner=run.config.learner, world=run.config.world)
+    return Run(next((config for config in configs if config.run_id(run.seed) == row["run_id"]), configs[0]), run.seed)
 
 
 def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
     """Train the run of a row again and compare; `on_step` hears how many steps are done."""
     run = run_of(row)
-    case = run.case
-    lanes = make_lanes([case.learner], case.world, [run.seed], case.steps)
+    config = run.config
+    lanes = make_lanes([config.learner], config.world, [run.seed], config.steps)
     parts = [
         pl.DataFrame({name: np.asarray(column) for name, column in part.items()})
-        for part in _watched(lanes, case, on_step)
+        for part in _watched(lanes, config, on_step)
     ]
     made = make_row(run, lanes.outcomes()[0], seconds=0.0)
     lanes.close()
@@ -91,14 +91,14 @@ def rerun(row: dict[str, Any], on_step: Callable[[int], None]) -> Rerun:
     return Rerun(made, pl.concat(parts), differences, _obstacles(row, run))
 
 
-def _watched(lanes: LaneBatch, case: Case, on_step: Callable[[int], None]) -> Iterator[dict[str, Any]]:
+def _watched(lanes: LaneBatch, config: RunConfig, on_step: Callable[[int], None]) -> Iterator[dict[str, Any]]:
     """Advance step by step; what is seen after each, in blocks. The program that trains is the usual one."""
 
     @configured
     @jax.jit
     def look(lane: LaneState) -> tuple[Any, ...]:
         first = jax.tree.map(lambda leaf: leaf[0], lane)
-        told = case.learner.diagnose(first.agent, normal_observation(first.scales, first.observation))
+        told = config.learner.diagnose(first.agent, normal_observation(first.scales, first.observation))
         return first.curve.episodes, first.curve.running, told
 
     while lanes.time < lanes.steps and lanes.live:
@@ -108,8 +108,8 @@ def _watched(lanes: LaneBatch, case: Case, on_step: Callable[[int], None]) -> It
             lanes.advance(1)
             if lanes.time == start + len(seen):  # its environment gave up
                 break
-            if case.eval_every and lanes.time % case.eval_every == 0:
-                lanes.evaluate(case.eval_episodes)
+            if config.eval_every and lanes.time % config.eval_every == 0:
+                lanes.evaluate(config.eval_episodes)
             seen.append(look(lanes.state))
         on_step(lanes.time)
         if not seen:
@@ -122,10 +122,10 @@ def _watched(lanes: LaneBatch, case: Case, on_step: Callable[[int], None]) -> It
 def _obstacles(row: dict[str, Any], run: Run) -> list[str]:
     obstacles = []
     if row["run_id"] != run.run_id:
-        obstacles.append(f"the numerics of {run.case.agent} or {run.case.env} have changed since")
+        obstacles.append(f"the numerics of {run.config.agent} or {run.config.env} have changed since")
     if row["versions"] is None:
         return [*obstacles, "the store has no numbers of it"]
-    then, now = json.loads(row["versions"]), software(run.case.world.packages)
+    then, now = json.loads(row["versions"]), software(run.config.world.packages)
     for name in sorted(then.keys() | now.keys()):
         if then.get(name) != now.get(name):
             obstacles.append(f"{name} {then.get(name)} then, {now.get(name)} now")

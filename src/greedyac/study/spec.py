@@ -13,9 +13,9 @@ from typing import Any
 
 from greedyac.agents.presets import PRESETS
 from greedyac.core.errors import InputError, unknown_name
-from greedyac.execution.plan import plan_cases
+from greedyac.execution.plan import expand_configs
 from greedyac.execution.seeds import seed_list
-from greedyac.training.config import Case, Run, check_steps
+from greedyac.training.config import Run, RunConfig, check_steps
 
 MAX_RUNS = 1_000_000
 _REQUIRED, _OPTIONAL = ("name", "steps", "seeds", "cells"), ("tuning_seeds", "eval_every", "eval_episodes")
@@ -27,7 +27,7 @@ class Study:
     """Cases × seeds, and which of the seeds a selection may see."""
 
     name: str
-    cases: tuple[Case, ...]
+    configs: tuple[RunConfig, ...]
     seeds: tuple[int, ...]
     tuning_seeds: tuple[int, ...]
     text: str
@@ -35,7 +35,7 @@ class Study:
 
     def runs(self) -> dict[str, Run]:
         """All runs by their ids, in order; one that two cells name is there once."""
-        return {case.run_id(seed): Run(case, seed) for case in self.cases for seed in self.seeds}
+        return {config.run_id(seed): Run(config, seed) for config in self.configs for seed in self.seeds}
 
 
 def shipped_studies() -> dict[str, Traversable]:
@@ -89,14 +89,14 @@ def parse_study(text: str) -> Study:
     evaluation = given.get("eval_every"), given.get("eval_episodes", 10)
     if "eval_episodes" in given and "eval_every" not in given:
         raise InputError("eval_episodes without eval_every is not allowed; allowed: both, or eval_every alone")
-    cases: list[Case] = []
+    configs: list[RunConfig] = []
     for number, cell in enumerate(cells, 1):
         with _named(f"cell {number}"):
-            cases += _cell_cases(cell, steps, evaluation, MAX_RUNS // len(seeds) - len(cases))
-    return Study(name, tuple(cases), seeds, tuning, text)
+            configs += _cell_cases(cell, steps, evaluation, MAX_RUNS // len(seeds) - len(configs))
+    return Study(name, tuple(configs), seeds, tuning, text)
 
 
-def _cell_cases(cell: Mapping[str, Any], steps: int, evaluation: tuple[object, object], room: int) -> list[Case]:
+def _cell_cases(cell: Mapping[str, Any], steps: int, evaluation: tuple[object, object], room: int) -> list[RunConfig]:
     """The cases of agents × envs × sweep, if there is room for so many."""
     _check_keys(cell, _CELL_REQUIRED, _CELL_OPTIONAL)
     agents, envs = _names("agents", cell["agents"]), _names("envs", cell["envs"])
@@ -107,16 +107,16 @@ def _cell_cases(cell: Mapping[str, Any], steps: int, evaluation: tuple[object, o
     sizes = [len(values) for values in sweep.values() if isinstance(values, list)]
     if len(agents) * len(envs) * math.prod(sizes) > room:
         raise InputError(f"these are too many runs; allowed: up to {MAX_RUNS:,} in a study")
-    cases: list[Case] = []
+    configs: list[RunConfig] = []
     for agent, env in itertools.product(agents, envs):
-        planned = plan_cases(agent, env, steps, preset, env_options, sweep, fixed, evaluation)
-        vain = frozenset.intersection(*(case.learner.without_effect(case.world.spaces) for case in planned))
+        planned = expand_configs(agent, env, steps, preset, env_options, sweep, fixed, evaluation)
+        vain = frozenset.intersection(*(config.learner.without_effect(config.world.spaces) for config in planned))
         if named := sorted(vain & fixed.keys()):
             raise InputError(
                 f"fixing {named[0]} is not allowed: it has no effect for {agent} on {env}; allowed: in cells without it"
             )
-        cases += planned
-    return cases
+        configs += planned
+    return configs
 
 
 @contextmanager

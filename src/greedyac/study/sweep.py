@@ -19,7 +19,7 @@ from greedyac.execution.pool import Events
 from greedyac.execution.speed import Speed, measure
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
-from greedyac.training.config import Case, Run
+from greedyac.training.config import Run, RunConfig
 from greedyac.training.loop import Program, lane_bytes
 
 CHUNK_SECONDS = 450.0
@@ -69,13 +69,13 @@ class Plan:
         """The chunks by what has to be compiled for them."""
         programs: dict[Program, list[Chunk]] = {}
         for chunk in self.chunks:
-            programs.setdefault(chunk.case.program, []).append(chunk)
+            programs.setdefault(chunk.config.program, []).append(chunk)
         return programs
 
     @property
     def bytes(self) -> int:
         """Memory of all workers together, at the most."""
-        lanes = max((chunk.width * lane_bytes(chunk.case.program) for chunk in self.chunks), default=0)
+        lanes = max((chunk.width * lane_bytes(chunk.config.program) for chunk in self.chunks), default=0)
         return int(min(self.workers, len(self.chunks)) * (WORKER_BYTES + lanes)) if self.chunks else 0
 
 
@@ -176,7 +176,7 @@ def run_plan(
 
 
 def _about(chunk: Chunk) -> str:
-    return f"{counted(len(chunk.runs), 'run')} of {chunk.case.agent} on {chunk.case.env_label}"
+    return f"{counted(len(chunk.runs), 'run')} of {chunk.config.agent} on {chunk.config.env_label}"
 
 
 class _Meter:
@@ -237,7 +237,7 @@ class _Meter:
 class Probe(NamedTuple):
     """What a short training of a case showed."""
 
-    case: Case
+    config: RunConfig
     speed: Speed
 
 
@@ -248,21 +248,21 @@ class Estimate(NamedTuple):
     probes: list[Probe]
 
 
-def estimate(plan: Plan, on_probe: Callable[[Case], None]) -> Estimate:
+def estimate(plan: Plan, on_probe: Callable[[RunConfig], None]) -> Estimate:
     """Train the plan's largest parts for some seconds each, and take the others in proportion to their nominal time.
 
     Programs of one agent on one kind of actions count as one part.
     """
     parts: dict[tuple[str, type], list[Chunk]] = {}
     for chunk in plan.chunks:
-        parts.setdefault(_part(chunk.case), []).append(chunk)
+        parts.setdefault(_part(chunk.config), []).append(chunk)
     work = Counter({part: sum(map(_nominal_seconds, chunks)) for part, chunks in parts.items()})
     probes = []
     for part, _ in work.most_common(PROBES):
         chunk = parts[part][0]
-        on_probe(chunk.case)
-        speed = measure(chunk.case, _workers(plan), chunk.width, PROBE_SECONDS, cached=False)
-        probes.append(Probe(chunk.case, speed))
+        on_probe(chunk.config)
+        speed = measure(chunk.config, _workers(plan), chunk.width, PROBE_SECONDS, cached=False)
+        probes.append(Probe(chunk.config, speed))
     return Estimate(seconds_of(plan, probes), probes)
 
 
@@ -272,12 +272,12 @@ def seconds_of(plan: Plan, probes: Sequence[Probe]) -> float:
         return 0.0
     workers, slowness = _workers(plan), {}
     for probe in probes:
-        nominal_rate = workers * probe.case.steps / nominal_seconds(probe.case)
-        slowness[_part(probe.case)] = nominal_rate / probe.speed.run_steps_per_second
+        nominal_rate = workers * probe.config.steps / nominal_seconds(probe.config)
+        slowness[_part(probe.config)] = nominal_rate / probe.speed.run_steps_per_second
     typical = sum(slowness.values()) / len(slowness)
     ends = [0.0] * workers
     for chunk in plan.chunks:
-        seconds = chunk.all_lanes * nominal_seconds(chunk.case) * slowness.get(_part(chunk.case), typical)
+        seconds = chunk.all_lanes * nominal_seconds(chunk.config) * slowness.get(_part(chunk.config), typical)
         heapq.heapreplace(ends, ends[0] + seconds)
     compilation = sum(probe.speed.compile_seconds for probe in probes) / len(probes)
     return max(ends) + compilation * max(1.0, len(plan.programs) / workers)
@@ -287,13 +287,13 @@ def _workers(plan: Plan) -> int:
     return min(plan.workers, len(plan.chunks))
 
 
-def _part(case: Case) -> tuple[str, type]:
-    return case.agent, type(case.world.spaces.action)
+def _part(config: RunConfig) -> tuple[str, type]:
+    return config.agent, type(config.world.spaces.action)
 
 
 def _nominal_seconds_of_step(chunk: Chunk) -> float:
-    return nominal_seconds(chunk.case) / chunk.case.steps
+    return nominal_seconds(chunk.config) / chunk.config.steps
 
 
 def _nominal_seconds(chunk: Chunk) -> float:
-    return nominal_seconds(chunk.case) * len(chunk.runs)
+    return nominal_seconds(chunk.config) * len(chunk.runs)

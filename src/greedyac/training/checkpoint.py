@@ -81,7 +81,7 @@ class Policy:
         statistics: Statistics = NO_STATISTICS,
     ):
         self.run, self.state, self.scales, self.statistics = run, state, scales, statistics
-        self.agent = run.case.learner
+        self.agent = run.config.learner
         self.adapter = adapter or adapter_for(run)
         self.spaces = self.adapter.spaces
         self._predictions = 0
@@ -110,8 +110,8 @@ class Policy:
         return Prediction(self.adapter.action(chosen[0]) if single else self.adapter.actions(chosen))
 
     def __repr__(self) -> str:
-        case, seed = self.run.case, self.run.seed
-        return f"Policy({case.agent!r} on {case.env!r}, seed {seed}, after {counted(case.steps, 'step')})"
+        config, seed = self.run.config, self.run.seed
+        return f"Policy({config.agent!r} on {config.env!r}, seed {seed}, after {counted(config.steps, 'step')})"
 
 
 @lru_cache(maxsize=8)
@@ -135,7 +135,7 @@ def _on_device(state: Any, scales: Scales | None, seed: int) -> tuple[Any, Any, 
 
 def adapter_for(run: Run) -> SpaceAdapter:
     """Between the observations and actions of the run's environment, and ours."""
-    world = run.case.world
+    world = run.config.world
     return world.adapter if isinstance(world, HostEnv) else SpaceAdapter.of(world.spaces)
 
 
@@ -174,7 +174,7 @@ def _without_prefix(weights: Weights) -> Statistics:
 
 
 def _about(run: Run, adapter: SpaceAdapter) -> dict[str, Any]:
-    theirs = {} if run.case.env in ENVS else {"gymnasium": adapter.to_json()}
+    theirs = {} if run.config.env in ENVS else {"gymnasium": adapter.to_json()}
     spaces = spaces_module.to_json(adapter.spaces)
     return {"format": FORMAT, **run.to_json(), "spaces": spaces, **theirs, "versions": versions()}
 
@@ -253,14 +253,16 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
     theirs, middle = values.pop("gymnasium", None), values.pop("middle", None)
     run = Run.from_json(values)
     check_seeds([run.seed])
-    check_steps(run.case.steps)
-    if run.case.env not in ENVS:
-        world = HostEnv(run.case.env, tuple(sorted(run.case.env_options.items())), known=SpaceAdapter.from_json(theirs))
-        vars(run.case)["world"] = world
-    known = run.case.world.spaces
+    check_steps(run.config.steps)
+    if run.config.env not in ENVS:
+        world = HostEnv(
+            run.config.env, tuple(sorted(run.config.env_options.items())), known=SpaceAdapter.from_json(theirs)
+        )
+        vars(run.config)["world"] = world
+    known = run.config.world.spaces
     seen = replace(spaces.observation, stored=known.observation.stored)  # which older files don't tell
     if replace(spaces, observation=seen) != known:
-        raise InputError(f"its observations and actions are not those of {run.case.env_label}")
+        raise InputError(f"its observations and actions are not those of {run.config.env_label}")
     statistics = _without_prefix(weights)
     if middle is None:
         return Checkpoint(_policy(run, weights, statistics), None)
@@ -270,7 +272,7 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
 
 @configured
 def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
-    learner, spaces = run.case.learner, run.case.world.spaces
+    learner, spaces = run.config.learner, run.config.world.spaces
     shapes = eqx.filter_eval_shape(learner.init, jax.random.key(0), spaces)
     scales = eqx.filter_eval_shape(
         unknown_scales, spaces.observation.size, learner.normalise_observations, learner.normalise_rewards
@@ -285,12 +287,14 @@ def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
 @configured
 def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
     time, error, restarted = (middle[name] for name in ("time", "error", "restarted"))
-    check_int("time", time, 0, run.case.steps)
-    if (memory := machine_bytes()) is not None and lane_bytes(run.case.program) > memory:
-        raise InputError(f"a replay of {run.case.learner.replay_capacity:,} transitions is too large for this machine")
+    check_int("time", time, 0, run.config.steps)
+    if (memory := machine_bytes()) is not None and lane_bytes(run.config.program) > memory:
+        raise InputError(
+            f"a replay of {run.config.learner.replay_capacity:,} transitions is too large for this machine"
+        )
     evaluations = [math.nan if value is None else float(value) for value in middle["evaluations"]]
-    hypers = {name: value[0] for name, value in stack([run.case.learner]).items()}
-    lane = jax.eval_shape(run.case.program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
+    hypers = {name: value[0] for name, value in stack([run.config.learner]).items()}
+    lane = jax.eval_shape(run.config.program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
     episode = weights.pop("episode")
     if lane.replay is not None:
         capacity, numbers = lane.replay.shape

@@ -21,7 +21,7 @@ MAX_STEPS = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Case:
+class RunConfig:
     """What runs of different seeds share, as plain data; `hypers` are all of the agent's."""
 
     agent: str
@@ -81,22 +81,22 @@ class Case:
 class Run:
     """One run: a case and a seed."""
 
-    case: Case
+    config: RunConfig
     seed: int
 
     @property
     def run_id(self) -> str:
         """The name of this run in every store."""
-        return self.case.run_id(self.seed)
+        return self.config.run_id(self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, all on one level."""
-        return {**asdict(self.case), "seed": self.seed}
+        return {**asdict(self.config), "seed": self.seed}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Run":
         """The inverse of `to_json`."""
-        return cls(Case(**{name: value for name, value in values.items() if name != "seed"}), values["seed"])
+        return cls(RunConfig(**{name: value for name, value in values.items() if name != "seed"}), values["seed"])
 
 
 def check_seeds(seeds: Iterable[Any]) -> list[int]:

@@ -36,7 +36,7 @@ def evaluate(policy: Policy | Trained, episodes: int = 10, seed: int = 0, determ
     episodes = check_int("episodes", episodes, 1, 1_000_000)
     [seed] = check_seeds([seed])
     agent = static_part(policy.agent)  # the traced fields play no part, and would have it compiled anew
-    world, trained = policy.run.case.world, (policy.state, policy.scales, jax.random.key(seed))
+    world, trained = policy.run.config.world, (policy.state, policy.scales, jax.random.key(seed))
     if isinstance(world, HostEnv):
         env = world.make()
         try:

@@ -25,11 +25,11 @@ FPS = 30.0
 
 def drawn_env(policy: Policy) -> gymnasium.Env[Any, Any]:
     """The environment of a policy, in the form that draws itself."""
-    case = policy.run.case
-    if case.env in ENVS:
-        return gymnasium.make(f"greedyac/{case.env}-v0", render_mode="rgb_array", **dict(case.env_options))
-    assert isinstance(case.world, HostEnv)
-    return policy.prepare(case.world.make(render_mode="rgb_array"))
+    config = policy.run.config
+    if config.env in ENVS:
+        return gymnasium.make(f"greedyac/{config.env}-v0", render_mode="rgb_array", **dict(config.env_options))
+    assert isinstance(config.world, HostEnv)
+    return policy.prepare(config.world.make(render_mode="rgb_array"))
 
 
 def frames_per_second(env: gymnasium.Env[Any, Any]) -> float:
@@ -57,4 +57,4 @@ def play(
         except (InputError, GeneratorExit):
             raise
         except Exception as error:  # theirs: of any kind
-            raise InputError(f"environment {policy.run.case.env!r} can't be played: {words_of(error)}") from None
+            raise InputError(f"environment {policy.run.config.env!r} can't be played: {words_of(error)}") from None
