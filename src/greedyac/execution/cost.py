@@ -86,7 +86,7 @@ def _dense(*widths: int) -> int:
 
 
 def nominal_seconds(config: RunConfig) -> float:
-    """Roughly how long one core is busy with one run of the case, among others of its program."""
+    """Roughly how long one core is busy with one run of the configuration, among others of its program."""
     learning = UPDATE_SECONDS if config.learner.batch_size else 0.0
     work = operations(config.learner, config.world.spaces) / OPERATIONS_PER_SECOND
     return config.steps * (STEP_SECONDS + (learning + work) * max(1, config.learner.updates_per_step))

@@ -24,7 +24,7 @@ _CELL_REQUIRED, _CELL_OPTIONAL = ("agents", "envs"), ("sweep", "fixed", "preset"
 
 @dataclass(frozen=True)
 class Study:
-    """Cases × seeds, and which of the seeds a selection may see."""
+    """Configurations × seeds, and which of the seeds a selection may see."""
 
     name: str
     configs: tuple[RunConfig, ...]
@@ -97,7 +97,7 @@ def parse_study(text: str) -> Study:
 
 
 def _cell_cases(cell: Mapping[str, Any], steps: int, evaluation: tuple[object, object], room: int) -> list[RunConfig]:
-    """The cases of agents × envs × sweep, if there is room for so many."""
+    """The configurations of agents × envs × sweep, if there is room for so many."""
     _check_keys(cell, _CELL_REQUIRED, _CELL_OPTIONAL)
     agents, envs = _names("agents", cell["agents"]), _names("envs", cell["envs"])
     sweep, fixed, env_options = (_table(name, cell.get(name, {})) for name in ("sweep", "fixed", "env_options"))

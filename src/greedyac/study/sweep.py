@@ -235,7 +235,7 @@ class _Meter:
 
 
 class Probe(NamedTuple):
-    """What a short training of a case showed."""
+    """What a short training of a configuration showed."""
 
     config: RunConfig
     speed: Speed

@@ -79,7 +79,7 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: a case and a seed."""
+    """One run: a configuration and a seed."""
 
     config: RunConfig
     seed: int
