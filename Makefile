@@ -19,7 +19,7 @@ PEERS_READY := $(PEERS)/.ready
 
 # What depends most on the versions of Python and JAX: update rules, both loops, the Python API, a sweep, checkpoints,
 # how programs are compiled and kept.
-SELECTION := $(addprefix tests/,agents/test_oracle.py core/test_rng.py training/test_loop.py training/test_host.py api/test_front.py study/test_sweep.py training/test_checkpoint.py core/test_xla.py core/test_program_cache.py)
+SELECTION := $(addprefix tests/,agents/test_oracle.py core/test_rng.py training/test_program.py training/test_host_lanes.py api/test_front.py study/test_sweep.py training/test_checkpoint.py core/test_xla.py core/test_program_cache.py)
 
 .PHONY: setup demo bench test test-all test-selection test-latest lint clean
 

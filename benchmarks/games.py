@@ -32,7 +32,7 @@ def main() -> None:
     from greedyac.execution.cost import operations
     from greedyac.execution.plan import expand_configs
     from greedyac.training.config import MAX_STEPS
-    from greedyac.training.loop import LaneBatch
+    from greedyac.training.lanes import LaneBatch
 
     gflops: list[float] = []
 

@@ -61,9 +61,9 @@ def measure(agent: Any, world: Any, steps: int, between: Callable[[], None]) -> 
     import jax.numpy as jnp
     import numpy as np
 
-    from greedyac.training.host import HostLaneBatch
-    from greedyac.training.host_step import Given, Packing, host_step
-    from greedyac.training.loop import Program
+    from greedyac.training.host_lanes import HostLaneBatch
+    from greedyac.training.host_program import Given, Packing, host_step
+    from greedyac.training.program import Program
 
     lanes = HostLaneBatch([agent], world, [0], 10**9)
     lanes.advance(agent.batch_size + 200)

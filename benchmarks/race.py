@@ -24,7 +24,7 @@ def runner(agent: str, env: str, lanes: int) -> None:
     """In a process of its own: train for a moment whenever a line comes in, and tell the run-steps per second."""
     from greedyac.agents import make_agent
     from greedyac.envs import make_env
-    from greedyac.training.loop import LaneBatch
+    from greedyac.training.lanes import LaneBatch
 
     ran = LaneBatch([make_agent(agent)] * lanes, make_env(env), range(lanes), 10**8)
     ran.advance(300)

@@ -38,7 +38,7 @@ from greedyac.study.spec import Study, load_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import ATTEMPTS, make_plan
 from greedyac.training.config import Run, RunConfig
-from greedyac.training.loop import Program
+from greedyac.training.program import Program
 
 ROOT = Path(__file__).parents[1]
 STUDIES = ("paper/sweep-ca", "paper/sweep-da")

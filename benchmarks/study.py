@@ -46,7 +46,7 @@ core, lanes, steps = map(int, sys.argv[1:])
 os.sched_setaffinity(0, {core})
 from greedyac.agents import make_agent
 from greedyac.envs import make_env
-from greedyac.training.loop import LaneBatch
+from greedyac.training.program import LaneBatch
 seeds = range(core * lanes, (core + 1) * lanes)
 run = LaneBatch([make_agent("greedy-ac")] * lanes, make_env("Pendulum-CA"), seeds, steps)
 run.advance(steps)

@@ -18,7 +18,7 @@ MEMORY = """
 import resource, sys
 from greedyac.agents import make_agent
 from greedyac.envs import make_env
-from greedyac.training.loop import LaneBatch
+from greedyac.training.program import LaneBatch
 width = int(sys.argv[2])
 lanes = LaneBatch([make_agent("greedy-ac")] * width, make_env(sys.argv[1]), range(width), 100_000)
 lanes.advance(64)

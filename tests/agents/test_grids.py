@@ -22,7 +22,7 @@ from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.execution.cost import operations
 from greedyac.execution.plan import expand_configs, plan_chunks, widest
 from greedyac.training.config import Run
-from greedyac.training.loop import LaneBatch
+from greedyac.training.lanes import LaneBatch
 
 ACTIONS = theirs.Discrete(3)
 GAMES = ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")

@@ -27,7 +27,7 @@ from greedyac.execution.cost import operations
 from greedyac.execution.plan import expand_configs
 from greedyac.nn.layers import KERNELS, Encoder, encoded_size
 from greedyac.training import bits
-from greedyac.training.loop import LaneBatch
+from greedyac.training.lanes import LaneBatch
 
 ACTIONS = theirs.Discrete(3)
 PIXELS: Any = theirs.Box(0, 255, (4, 5, 3), np.uint8)

@@ -9,7 +9,7 @@ from helpers.probes import BY_ACTION, BY_BOTH, BY_OBSERVATION, CONSTANT, TWO_STE
 
 from greedyac.agents import make_agent
 from greedyac.envs import Control
-from greedyac.training.loop import LaneBatch
+from greedyac.training.lanes import LaneBatch
 
 SEEDS = range(4)
 DISCOUNT = 0.5

@@ -16,7 +16,7 @@ import greedyac
 from greedyac.agents import AGENTS
 from greedyac.api.model import FRONTS, Model
 from greedyac.core.fields import hypers_of
-from greedyac.training.normalise import normal_observation
+from greedyac.training.normalize import normal_observation
 
 SMALL: dict[str, Any] = {"hidden": (8,), "batch_size": 4, "replay_capacity": 100}
 

@@ -28,10 +28,10 @@ from greedyac.cli.output import Asked
 from greedyac.core.fields import values_of
 from greedyac.envs import HostEnv, World, make_env
 from greedyac.envs.gym.host import named_host_env
+from greedyac.training.blocks import make_lanes
 from greedyac.training.checkpoint import checksum, read_checkpoint, save_snapshot
 from greedyac.training.config import Run, RunConfig
-from greedyac.training.drive import make_lanes
-from greedyac.training.loop import LaneBatch
+from greedyac.training.lanes import LaneBatch
 
 STEPS = 120
 TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 8, "replay_capacity": 40}

@@ -13,7 +13,7 @@ import gymnasium, jax, jax.numpy as jnp, numpy as np
 import greedyac
 from greedyac.agents import make_agent
 from greedyac.envs import make_world
-from greedyac.training.drive import make_lanes
+from greedyac.training.blocks import make_lanes
 
 folder = pathlib.Path(sys.argv[1])
 print("64 bits:", jax.config.jax_enable_x64, file=sys.stderr)

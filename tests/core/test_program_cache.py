@@ -16,7 +16,7 @@ HASH = """
 import hashlib, sys, jax, numpy as np
 from greedyac.core import xla
 xla.MIN_SECONDS = 0.0
-from greedyac.training.drive import make_lanes, run_blocks
+from greedyac.training.blocks import make_lanes, run_blocks
 from greedyac.execution.plan import expand_configs
 small = {"hidden": (8,), "batch_size": 4, "replay_capacity": 50}
 [case] = expand_configs(*sys.argv[1:], 40, None, {}, {}, small)

@@ -140,7 +140,7 @@ def test_rows_say_what_limit_there_was_if_not_ours(flags: str | None, before: st
 {before}
 import json
 import greedyac
-from greedyac.training.drive import make_lanes, run_blocks
+from greedyac.training.blocks import make_lanes, run_blocks
 from greedyac.execution.plan import expand_configs
 from greedyac.execution.rows import make_row
 from greedyac.training.config import Run

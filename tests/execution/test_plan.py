@@ -30,9 +30,10 @@ from greedyac.study import sweep
 from greedyac.study.spec import Study, load_study, parse_study
 from greedyac.study.store import Store
 from greedyac.study.sweep import CHUNK_SECONDS, Shard, make_plan
+from greedyac.training.blocks import make_lanes
 from greedyac.training.config import Run, RunConfig
-from greedyac.training.drive import make_lanes
-from greedyac.training.loop import LaneBatch, lane_bytes
+from greedyac.training.lanes import LaneBatch
+from greedyac.training.program import lane_bytes
 
 PAPER = ["paper/per-env", "paper/sweep-ca", "paper/sac-ablation"]
 

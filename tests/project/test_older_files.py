@@ -12,8 +12,8 @@ from helpers.paths import TESTS
 from greedyac import load
 from greedyac.cli import main
 from greedyac.study.store import Store
+from greedyac.training.blocks import make_lanes, run_blocks
 from greedyac.training.checkpoint import Policy, load_policy, read_checkpoint
-from greedyac.training.drive import make_lanes, run_blocks
 
 OLD = TESTS / "data/0.1.0"
 

@@ -21,7 +21,7 @@ from greedyac.results.provenance import software, versions
 from greedyac.study.rerun import Rerun, find_row, rerun, run_of
 from greedyac.study.spec import parse_study
 from greedyac.study.store import CIRCUMSTANCES, Store
-from greedyac.training.loop import LaneBatch
+from greedyac.training.lanes import LaneBatch
 
 Capture = pytest.CaptureFixture[str]
 STUDY = """

@@ -27,6 +27,7 @@ from greedyac.envs.gym.host import named_host_env
 from greedyac.execution.plan import expand_configs
 from greedyac.execution.rows import make_row
 from greedyac.results.schema import SCHEMA
+from greedyac.training.blocks import Periodic, make_lanes, run_blocks
 from greedyac.training.checkpoint import (
     Checkpoint,
     Policy,
@@ -37,10 +38,9 @@ from greedyac.training.checkpoint import (
     save_snapshot,
 )
 from greedyac.training.config import MAX_STEPS, Run, RunConfig, check_seeds
-from greedyac.training.drive import Periodic, make_lanes, run_blocks
 from greedyac.training.evaluate import Evaluation, evaluate
-from greedyac.training.host import BEFORE_STARTING, HostLaneBatch
-from greedyac.training.loop import LaneBatch, Snapshot
+from greedyac.training.host_lanes import BEFORE_STARTING, HostLaneBatch
+from greedyac.training.lanes import LaneBatch, Snapshot
 
 CALLBACK_STEPS = 1000
 """How often a callback is called that does not say so itself."""

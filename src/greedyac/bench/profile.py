@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 
 from greedyac.training.config import MAX_STEPS, RunConfig
-from greedyac.training.loop import LaneBatch
+from greedyac.training.lanes import LaneBatch
 
 STEPS = 200
 KINDS = ("products", "random", "optimizer", "other")

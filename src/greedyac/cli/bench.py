@@ -75,7 +75,7 @@ def run(options: Any) -> int:
     from greedyac.cli.bench_files import FILES, write_files
     from greedyac.cli.output import output_folder
     from greedyac.execution.cost import PASSES
-    from greedyac.training.loop import MIN_WIDTH
+    from greedyac.training.program import MIN_WIDTH
 
     agents = options.agents or list(PASSES)
     lanes = None if options.lanes is None else check_int("lanes", options.lanes, MIN_WIDTH, 1000)

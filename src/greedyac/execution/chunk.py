@@ -18,10 +18,10 @@ from greedyac.execution.rows import make_row
 from greedyac.results.files import DamagedError, chunk_id, publish_rows, read_rows, rows_path
 from greedyac.results.provenance import on_accelerator
 from greedyac.results.schema import SCHEMA
+from greedyac.training.blocks import Periodic, make_lanes, run_blocks
 from greedyac.training.checkpoint import Policy, read_checkpoint, save_checkpoint, save_snapshot
 from greedyac.training.config import Run, RunConfig
-from greedyac.training.drive import Periodic, make_lanes, run_blocks
-from greedyac.training.loop import Snapshot
+from greedyac.training.lanes import Snapshot
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from greedyac.envs import Env, HostEnv, make_world
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.cost import nominal_seconds, sampled_actions, summed_numbers
 from greedyac.training.config import Run, RunConfig, check_evaluation, check_steps
-from greedyac.training.loop import MIN_WIDTH, Program, lane_bytes
+from greedyac.training.program import MIN_WIDTH, Program, lane_bytes
 
 MAX_WIDTH = 8
 """Lanes that one worker trains side by side: more of them bring no more."""

@@ -12,7 +12,7 @@ from typing import Any
 from greedyac.core.errors import WorkerError
 from greedyac.execution.chunk import Chunk
 from greedyac.execution.cost import nominal_seconds
-from greedyac.training.loop import Program
+from greedyac.training.program import Program
 
 Events = Generator[dict[str, Any], None, None]
 """What an engine tells, each event but `told` with its `chunk`:

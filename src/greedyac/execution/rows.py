@@ -7,7 +7,7 @@ from typing import Any
 from greedyac.results.provenance import cpu, software
 from greedyac.results.schema import BINS, RESTARTED, SCHEMA
 from greedyac.training.config import Run
-from greedyac.training.loop import Outcome
+from greedyac.training.lanes import Outcome
 
 
 def make_row(run: Run, outcome: Outcome, seconds: float) -> dict[str, Any]:

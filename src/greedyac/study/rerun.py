@@ -20,10 +20,11 @@ from greedyac.execution.rows import make_row
 from greedyac.results.provenance import cpu, software
 from greedyac.results.schema import SCHEMA
 from greedyac.study.store import CIRCUMSTANCES, Store
+from greedyac.training.blocks import make_lanes
 from greedyac.training.config import Run, RunConfig
-from greedyac.training.drive import make_lanes
-from greedyac.training.loop import LaneBatch, LaneState
-from greedyac.training.normalise import normal_observation
+from greedyac.training.lanes import LaneBatch
+from greedyac.training.normalize import normal_observation
+from greedyac.training.program import LaneState
 
 MOST_LIKELY_FIRST = (10, *range(1, 1001))
 """Numbers of episodes."""

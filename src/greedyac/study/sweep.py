@@ -20,7 +20,7 @@ from greedyac.execution.speed import Speed, measure
 from greedyac.study.spec import Study
 from greedyac.study.store import Store
 from greedyac.training.config import Run, RunConfig
-from greedyac.training.loop import Program, lane_bytes
+from greedyac.training.program import Program, lane_bytes
 
 CHUNK_SECONDS = 450.0
 """How long a chunk should keep one core busy: what a kill can lose."""

@@ -34,8 +34,9 @@ from greedyac.envs.gym.host import HostEnv
 from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, prepare
 from greedyac.results.provenance import versions
 from greedyac.training.config import Run, check_seeds, check_steps
-from greedyac.training.loop import LaneState, Outcome, Snapshot, lane_bytes, static_part
-from greedyac.training.normalise import Scales, normal_observation, unknown_scales
+from greedyac.training.lanes import Outcome, Snapshot
+from greedyac.training.normalize import Scales, normal_observation, unknown_scales
+from greedyac.training.program import LaneState, lane_bytes, static_part
 
 FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""

@@ -12,7 +12,7 @@ from greedyac.core.fields import check_int, hashed_values
 from greedyac.core.hashing import canonical, short_hash
 from greedyac.core.streams import MAX_SEED
 from greedyac.envs import World, env_label, make_world
-from greedyac.training.loop import Program, static_part
+from greedyac.training.program import Program, static_part
 
 MAX_SEEDS = 1_000_000
 

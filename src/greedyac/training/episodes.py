@@ -13,7 +13,7 @@ from greedyac.core.xla import configured
 from greedyac.envs import Env
 from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.envs.gym.calls import reset_env, step_env
-from greedyac.training.normalise import normal_observation
+from greedyac.training.normalize import normal_observation
 
 MOST_STEPS = 100_000
 """Of an episode on the host: a policy that is not trained may never end one that has no time limit."""

@@ -11,7 +11,7 @@ from greedyac.envs import HostEnv
 from greedyac.training.checkpoint import Policy
 from greedyac.training.config import check_seeds
 from greedyac.training.episodes import compiled_returns, host_returns
-from greedyac.training.loop import static_part
+from greedyac.training.program import static_part
 
 
 class Evaluation(NamedTuple):

@@ -12,8 +12,8 @@ from greedyac.core.errors import InputError
 from greedyac.envs import ENVS, HostEnv
 from greedyac.envs.gym.host import words_of
 from greedyac.training.checkpoint import Policy
-from greedyac.training.loop import static_part
-from greedyac.training.normalise import normal_observation
+from greedyac.training.normalize import normal_observation
+from greedyac.training.program import static_part
 from greedyac.video.explain import explain
 from greedyac.video.frame import Frame
 from greedyac.video.panel import Panel

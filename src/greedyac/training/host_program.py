@@ -22,7 +22,7 @@ from greedyac.core.streams import seed_keys
 from greedyac.core.xla import configured
 from greedyac.envs import Transition
 from greedyac.training import curve
-from greedyac.training.loop import LaneState, Program
+from greedyac.training.program import LaneState, Program
 
 SMALL = 4096
 """Arrays of fewer numbers are packed: copying larger ones would take longer than passing them."""

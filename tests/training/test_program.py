@@ -12,7 +12,7 @@ from helpers.probes import Quits
 
 from greedyac.agents import Agent, GreedyAC, make_agent
 from greedyac.envs import Env, make_env
-from greedyac.training.loop import LaneBatch, Outcome
+from greedyac.training.lanes import LaneBatch, Outcome
 
 STEPS = 300
 SMALL: dict[str, Any] = {"hidden": (16, 16), "batch_size": 8, "proposal_samples": 6, "replay_capacity": 200}

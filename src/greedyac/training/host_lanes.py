@@ -23,8 +23,9 @@ from greedyac.envs.gym.memory_check import MemoryCheck
 from greedyac.envs.gym.statistics import NO_STATISTICS, Statistics, get_statistics, kept, prepare, set_statistics
 from greedyac.training import curve
 from greedyac.training.episodes import host_returns
-from greedyac.training.host_step import Given, Told, compiled_for_host
-from greedyac.training.loop import LaneBatch, LaneState, Outcome, Program, Snapshot
+from greedyac.training.host_program import Given, Told, compiled_for_host
+from greedyac.training.lanes import LaneBatch, Outcome, Snapshot
+from greedyac.training.program import LaneState, Program
 
 BEFORE_STARTING = FIRST_RESET, SET_STATISTICS = "in its first reset: ", "in set_statistics: "
 """How the error of an environment begins that has not even started."""

@@ -25,8 +25,8 @@ from greedyac.envs import HostEnv, env_label, make_world, parse_env_label
 from greedyac.envs.gym.adapter import MAX_FEATURES, SpaceAdapter
 from greedyac.envs.gym.host import find_host_env, named_host_env
 from greedyac.training import replay
-from greedyac.training.host import HostLaneBatch
-from greedyac.training.normalise import LIMIT
+from greedyac.training.host_lanes import HostLaneBatch
+from greedyac.training.normalize import LIMIT
 
 TINY: dict[str, Any] = {"hidden": (4,), "batch_size": 4, "replay_capacity": 50, "critic_step_size": 1e-2}
 STEPS = 100

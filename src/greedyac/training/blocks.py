@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from greedyac.agents import Agent
 from greedyac.envs import HostEnv, World
-from greedyac.training.host import HostLaneBatch
-from greedyac.training.loop import LaneBatch, Snapshot
+from greedyac.training.host_lanes import HostLaneBatch
+from greedyac.training.lanes import LaneBatch, Snapshot
 
 BLOCK_SECONDS = 0.3
 """How often training comes back to Python. Long enough to cost nothing, short enough for a live progress bar."""
