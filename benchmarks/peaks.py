@@ -29,7 +29,7 @@ from greedyac.core.prng import KEYS
 from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.distributions import TruncatedGaussian
 from greedyac.nn.optim import adam_step, init_optimizer
-from greedyac.nn.policies import Policy
+from greedyac.nn.policies import PolicyNetwork
 
 PROBLEMS, FUNCTIONS, UPDATES = 1000, 100, 2000
 """How many in one state, and with many contexts; and the updates of each."""
@@ -112,7 +112,7 @@ class Told(NamedTuple):
     second: Array
 
 
-def width(policy: Policy) -> Array:
+def width(policy: PolicyNetwork) -> Array:
     """The standard deviation of the actions that a policy takes here."""
     uniform = (jnp.arange(200) + 0.5) / 200
     chosen: Any = policy(HERE)

@@ -49,7 +49,7 @@ from helpers.by_hand import (
 )
 from scipy.stats import norm, truncnorm
 
-from greedyac.agents import GreedyAC, make_agent
+from greedyac.agents import GreedyACAgent, make_agent
 from greedyac.agents.base import Metrics
 from greedyac.agents.greedy_ac import Draws, State
 from greedyac.core.errors import InputError
@@ -57,7 +57,7 @@ from greedyac.core.spaces import Spaces
 
 SAMPLES, ELITES, ACTOR_TAU, RATE = 4, 2, 0.375, 0.2
 NOISE: dict[str, tuple[int, ...]] = {"next_action": (), "proposal": (SAMPLES,), "actor": ()}
-AGENT = GreedyAC(**HYPERS, elite_fraction=0.5, proposal_samples=SAMPLES, proposal_average_rate=RATE)
+AGENT = GreedyACAgent(**HYPERS, elite_fraction=0.5, proposal_samples=SAMPLES, proposal_average_rate=RATE)
 
 
 class Truncated(Gaussian):
@@ -138,7 +138,7 @@ def updated(kind: str) -> tuple[Case, dict[str, tuple[State, Metrics]]]:
     """A telling case, and what one update of each variant made of it; one program for all is quicker to compile."""
     case = next(case for case in (case_of(seed, kind) for seed in range(1000)) if telling(case, kind))
     family: dict[str, Any] = {} if kind == "softmax" else {"proposal_policy": kind}
-    agents: dict[str, GreedyAC] = {name: replace(AGENT, **family, **hypers) for name, hypers in VARIANTS.items()}
+    agents: dict[str, GreedyACAgent] = {name: replace(AGENT, **family, **hypers) for name, hypers in VARIANTS.items()}
     learn = jax.jit(lambda inputs: {name: agents[name].learn(*inputs[name]) for name in agents})
     return case, learn({name: started(case, agent, KINDS[kind][0], Draws) for name, agent in agents.items()})
 
@@ -301,7 +301,7 @@ def test_act_samples_the_actor_within_the_range_or_takes_its_mode() -> None:
 
 
 def test_an_update_draws_fresh_noise_per_state_and_sample() -> None:
-    agent = GreedyAC(proposal_samples=50, batch_size=20, hidden=(3,))
+    agent = GreedyACAgent(proposal_samples=50, batch_size=20, hidden=(3,))
     one, other = drawn(agent, CONTINUOUS)
     shapes = {"next_action": (20, DIMS), "proposal": (50, 20, DIMS), "actor": (20, DIMS)}
     assert {name: noise.shape for name, noise in one.items()} == shapes

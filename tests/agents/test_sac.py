@@ -51,13 +51,13 @@ from helpers.by_hand import (
 from jax import Array
 from scipy.stats import gumbel_r, norm
 
-from greedyac.agents import SAC
+from greedyac.agents import SACAgent
 from greedyac.agents.base import Batch, Metrics
 from greedyac.agents.sac import Draws, State
 from greedyac.core.spaces import Box, Discrete, Spaces
 
 AUTOMATIC_TAU, SCALE_STEP = 0.4, 0.05
-AGENT = SAC(**HYPERS, entropy_step_size=SCALE_STEP)
+AGENT = SACAgent(**HYPERS, entropy_step_size=SCALE_STEP)
 
 
 class Squashed:
@@ -166,7 +166,7 @@ def updated(kind: str) -> tuple[Case, dict[bool, tuple[State, Metrics]]]:
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("next_action", "action")[: 1 if spaces is DISCRETE else 2], ())
     cases = (random_case(seed, spaces, shapes, twin=True) for seed in range(10_000))
     case = next(case for case in cases if all(telling(case, kind, tau) for tau in (TAU, AUTOMATIC_TAU)))
-    agents: dict[bool, SAC] = {on: replace(AGENT, automatic_entropy=on, **hypers) for on in (False, True)}
+    agents: dict[bool, SACAgent] = {on: replace(AGENT, automatic_entropy=on, **hypers) for on in (False, True)}
     inputs = {on: started(case, agent, spaces, Draws) for on, agent in agents.items()}
     state, *rest = inputs[True]
     inputs[True] = (state._replace(log_entropy_scale=np.float32(math.log(AUTOMATIC_TAU))), *rest)
@@ -264,7 +264,7 @@ def test_bad_options_are_refused_with_what_is_allowed_and_the_nearest_match() ->
     assert "entropy_step_size" in message
 
 
-BANDIT = SAC(1e-2, actor_step_size_scale=0.3, automatic_entropy=True, entropy_step_size=1e-2, hidden=(8,))
+BANDIT = SACAgent(1e-2, actor_step_size_scale=0.3, automatic_entropy=True, entropy_step_size=1e-2, hidden=(8,))
 BANDIT_STEPS = 3000
 
 

@@ -43,13 +43,13 @@ from helpers.by_hand import (
 )
 from scipy.stats import gumbel_r, norm
 
-from greedyac.agents import VanillaAC
+from greedyac.agents import VanillaACAgent
 from greedyac.agents.base import Metrics
 from greedyac.agents.vanilla_ac import Draws, State
 from greedyac.core.spaces import Spaces
 
 BASELINE = 3
-AGENT = VanillaAC(**HYPERS, baseline_samples=BASELINE)
+AGENT = VanillaACAgent(**HYPERS, baseline_samples=BASELINE)
 
 
 def telling(case: Case) -> bool:

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from helpers.synthetic import Told, fill, grid_study, noise, row_of
 
-from greedyac.agents.sac import SAC
+from greedyac.agents.sac import SACAgent
 from greedyac.analysis.grid import make_grids
 from greedyac.analysis.load import Results, load, with_values
 from greedyac.analysis.scores import PAPER_BEST, best_returns, paper_scale, paper_scales
@@ -468,7 +468,7 @@ def test_runs_of_an_earlier_version_of_an_agent_are_not_mixed_with_the_newer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path, ONE_ENV, flat(1.0, 3.0, 2.0))
-    monkeypatch.setattr(SAC, "numerics", SAC.numerics + 1)
+    monkeypatch.setattr(SACAgent, "numerics", SACAgent.numerics + 1)
     fill(tmp_path, study_of(envs=("Pendulum-CA",)), flat(11.0, 12.0, 13.0))
     report = only_report(load(tmp_path))
     assert report.runs["seed"].to_list() == [0, 1, 2, 3]

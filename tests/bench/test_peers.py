@@ -19,7 +19,7 @@ from helpers.processes import alive, wait_for
 from numpy.typing import NDArray
 
 from greedyac.agents.base import Batch
-from greedyac.agents.greedy_ac import Draws, GreedyAC, State
+from greedyac.agents.greedy_ac import Draws, GreedyACAgent, State
 from greedyac.bench import measure as measuring
 from greedyac.bench import peers, ratios
 from greedyac.bench.figures import OURS, THEIRS, peer_bars
@@ -91,7 +91,7 @@ def numbered(state: State) -> Numbers:
 
 def some_updates() -> tuple[Numbers, Numbers, Numbers]:
     """What is given to three updates, and all weights before and after."""
-    rng, agent = np.random.default_rng(0), GreedyAC()
+    rng, agent = np.random.default_rng(0), GreedyACAgent()
     learn = jax.jit(agent.learn)
 
     def normal(*shape: int) -> NDArray[np.float32]:

@@ -103,7 +103,7 @@ def test_a_real_program_is_explained_by_our_functions(agent: str, env: str) -> N
     assert sum(part.microseconds["optimizer"] for part in found.parts) > 0
     if agent == "greedy-ac":
         assert parts["CCEM.follow_elite_actions.follow.loss"].microseconds["products"] > 0
-        assert parts["GreedyAC.learn"].microseconds["products"] > 0  # the values of all samples
+        assert parts["GreedyACAgent.learn"].microseconds["products"] > 0  # the values of all samples
         assert "elites" in parts
 
 
@@ -117,7 +117,7 @@ def test_the_command_prints_tables_and_json() -> None:
 
     table = told()
     assert table.split()[:3] == ["function", "µs", "share"]
-    assert "VanillaAC.learn.loss" in table
+    assert "VanillaACAgent.learn.loss" in table
     assert "vanilla-ac on Pendulum-DA: " in table
     first, second = json.loads(told("--json"))
     assert (first["agent"], first["env"], second["env"], first["lanes"]) == (
@@ -127,8 +127,8 @@ def test_the_command_prints_tables_and_json() -> None:
         2,
     )
     functions = {part["function"]: part["microseconds"] for part in first["parts"]}
-    assert functions["VanillaAC._likelihood_ratio"]["products"] > 0
-    assert set(functions["VanillaAC._likelihood_ratio"]) == set(KINDS)
+    assert functions["VanillaACAgent._likelihood_ratio"]["products"] > 0
+    assert set(functions["VanillaACAgent._likelihood_ratio"]) == set(KINDS)
 
 
 PROFILE = """

@@ -15,7 +15,7 @@ from jax.tree_util import Partial
 import greedyac
 from greedyac import ccem
 from greedyac.agents.base import Batch
-from greedyac.agents.greedy_ac import Draws, GreedyAC
+from greedyac.agents.greedy_ac import Draws, GreedyACAgent
 from greedyac.ccem.maximize import TOLD, _compiled
 from greedyac.ccem.search import Problem, Search, begin, update
 from greedyac.core.errors import InputError
@@ -96,7 +96,9 @@ def test_starts_from_the_middle_as_wide_as_half_the_range() -> None:
 def test_one_update_is_that_of_greedy_ac() -> None:
     """With the critic as the function, and the same draws: Algorithm 2 is one piece of code, used alike."""
     spaces = Spaces(Box((-1.0, -1.0), (1.0, 1.0)), Box((-1.0,), (1.0,)))
-    agent = GreedyAC(batch_size=5, entropy_scale=0.3, hidden=(8,), critic_step_size=1e-30, actor_step_size_scale=1e28)
+    agent = GreedyACAgent(
+        batch_size=5, entropy_scale=0.3, hidden=(8,), critic_step_size=1e-30, actor_step_size_scale=1e28
+    )
     states = agent.init(jax.random.key(0), spaces)
     contexts = jax.random.uniform(jax.random.key(1), (5, 2))
     search = Search(entropy_scale=0.3, hidden=(8,), step_size=1e-2)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.probes import ManyActions
 
-from greedyac.agents import AGENTS, Agent, VanillaAC, make_agent
+from greedyac.agents import AGENTS, Agent, VanillaACAgent, make_agent
 from greedyac.api.progress import duration
 from greedyac.cli.sweep import _words as progress_in_words
 from greedyac.core.errors import InputError
@@ -202,7 +202,7 @@ def test_runs_have_the_same_bits_at_the_narrowest_and_the_widest_width(
 
 
 def test_an_agent_that_nobody_has_counted_can_be_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Mine(VanillaAC):
+    class Mine(VanillaACAgent):
         name: ClassVar[str] = "mine"
 
     monkeypatch.setitem(AGENTS, "mine", cast(type[Agent], Mine))
@@ -253,7 +253,7 @@ def test_progress_counts_steps_runs_and_setbacks(monkeypatch: pytest.MonkeyPatch
     clock = [10.0]
     monkeypatch.setattr(sweep, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     meter = sweep._Meter(made)
-    assert meter.progress() == sweep.Progress(4, 0, 0, 0, 0.0, None, None)
+    assert meter.progress() == sweep.SweepProgress(4, 0, 0, 0, 0.0, None, None)
     meter.add_steps(chunk, 0)
     clock[0] = 10.001
     for steps in (10, 78, 12):  # whose sum is not that of 100, to the last bit
@@ -274,13 +274,16 @@ def test_progress_counts_steps_runs_and_setbacks(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("progress", "words"),
     [
-        (sweep.Progress(4, 1, 0, 0, 0.25, None, None), "1 of 4 runs, 0 diverged, 0 failed, compiling …"),
-        (sweep.Progress(4, 1, 1, 0, 0.25, 50.0, 6.0), "2 of 4 runs, 1 diverged, 0 failed, 50 run-steps/s, 6 s left"),
-        (sweep.Progress(4, 4, 0, 0, 1.0, 50.0, 0.0), "4 of 4 runs, 0 diverged, 0 failed, 50 run-steps/s"),
-        (sweep.Progress(4, 4, 0, 0, 1.0, None, None), "4 of 4 runs, 0 diverged, 0 failed"),
+        (sweep.SweepProgress(4, 1, 0, 0, 0.25, None, None), "1 of 4 runs, 0 diverged, 0 failed, compiling …"),
+        (
+            sweep.SweepProgress(4, 1, 1, 0, 0.25, 50.0, 6.0),
+            "2 of 4 runs, 1 diverged, 0 failed, 50 run-steps/s, 6 s left",
+        ),
+        (sweep.SweepProgress(4, 4, 0, 0, 1.0, 50.0, 0.0), "4 of 4 runs, 0 diverged, 0 failed, 50 run-steps/s"),
+        (sweep.SweepProgress(4, 4, 0, 0, 1.0, None, None), "4 of 4 runs, 0 diverged, 0 failed"),
     ],
 )
-def test_progress_in_words(progress: sweep.Progress, words: str) -> None:
+def test_progress_in_words(progress: sweep.SweepProgress, words: str) -> None:
     assert progress_in_words(progress) == words
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from greedyac.agents import AGENTS, GreedyAC, make_agent
+from greedyac.agents import AGENTS, GreedyACAgent, make_agent
 from greedyac.core.errors import InputError, unknown_name
 from greedyac.core.fields import Hyper, checked, hashed_values, hypers_of, show, stack, static, traced, traced_names
 from greedyac.core.streams import MAX_SEED
@@ -100,7 +100,7 @@ def test_every_hyperparameter_changes_both_ids(agent: str, name: str) -> None:
     assert other.setting_id != case.setting_id
 
 
-@pytest.mark.parametrize("owner", [GreedyAC, Pendulum])
+@pytest.mark.parametrize("owner", [GreedyACAgent, Pendulum])
 def test_numerics_change_the_id_of_the_run(owner: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     before = replace(CASE).run_id(0)
     monkeypatch.setattr(owner, "numerics", owner.numerics + 1)
@@ -108,7 +108,7 @@ def test_numerics_change_the_id_of_the_run(owner: Any, monkeypatch: pytest.Monke
 
 
 def test_ids_depend_neither_on_order_nor_on_defaults_being_spelled_out_nor_on_how_a_number_is_written() -> None:
-    values = {name: getattr(GreedyAC(), name) for name in hypers_of(GreedyAC)}
+    values = {name: getattr(GreedyACAgent(), name) for name in hypers_of(GreedyACAgent)}
     spelled = replace(CASE, hypers=values, env_options={"time_limit": 1000.0})
     backwards = replace(CASE, hypers=dict(reversed(values.items())))
     written = {"actor_step_size_scale": 1, "batch_size": 32.0, "hidden": [64, 64.0], "discount": np.float64(0.99)}
@@ -287,7 +287,7 @@ def test_unknown_names_are_refused_with_the_nearest_match() -> None:
 
 
 def test_options_carry_dashes_on_the_command_line_and_ranges_in_words() -> None:
-    known = hypers_of(GreedyAC)
+    known = hypers_of(GreedyACAgent)
     assert known["critic_step_size"].option == "--critic-step-size"
     assert (known["polyak"].range, known["hidden"].range) == ("> 0 and ≤ 1", "whole numbers ≥ 1, as in 64,64")
     assert known["discrete_critic"].range == "heads | index"

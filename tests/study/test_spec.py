@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from helpers.controls import CONTROL
 
-from greedyac.agents import AGENTS, Agent, Random, make_agent
+from greedyac.agents import AGENTS, Agent, RandomAgent, make_agent
 from greedyac.agents.presets import PRESETS
 from greedyac.core.errors import InputError
 from greedyac.core.fields import values_of
@@ -362,7 +362,7 @@ def test_the_runs_of_all_cells_are_counted(
 
 
 @dataclass(frozen=True)
-class Pusher(Random):
+class Pusher(RandomAgent):
     name: ClassVar[str] = "pusher"
     actions: ClassVar[tuple[type[Box] | type[Discrete], ...]] = (Box,)
 

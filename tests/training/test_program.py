@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.probes import Quits
 
-from greedyac.agents import Agent, GreedyAC, make_agent
+from greedyac.agents import Agent, GreedyACAgent, make_agent
 from greedyac.envs import Env, make_env
 from greedyac.training.lanes import LaneBatch, Outcome
 
@@ -163,7 +163,7 @@ def test_a_critic_frozen_by_infinite_moments_has_diverged_though_its_loss_is_fin
 
 def test_a_grid_over_swept_fields_compiles_once() -> None:
     @dataclasses.dataclass(frozen=True)
-    class Counting(GreedyAC):
+    class Counting(GreedyACAgent):
         traced: ClassVar[list[int]] = []
 
         def update(self, state: Any, batch: Any, key: Any) -> Any:

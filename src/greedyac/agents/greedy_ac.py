@@ -17,7 +17,7 @@ from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import Critic, HeadsCritic, IndexCritic, make_critic
 from greedyac.nn.distributions import policy_stats
 from greedyac.nn.optim import init_optimizer
-from greedyac.nn.policies import Policy
+from greedyac.nn.policies import PolicyNetwork
 
 
 class State(NamedTuple):
@@ -25,8 +25,8 @@ class State(NamedTuple):
 
     critic: Critic
     target: Critic
-    actor: Policy
-    proposal: Policy | None
+    actor: PolicyNetwork
+    proposal: PolicyNetwork | None
     critic_opt_state: object
     actor_opt_state: object
     proposal_opt_state: object
@@ -44,7 +44,7 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GreedyAC(CCEM, ActorCritic):
+class GreedyACAgent(CCEM, ActorCritic):
     """Greedy Actor-Critic: the actor follows the best of the actions that a wider proposal policy samples."""
 
     name: ClassVar[str] = "greedy-ac"

@@ -32,7 +32,7 @@ class State(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Random:
+class RandomAgent:
     """Uniform random actions; learns nothing."""
 
     name: ClassVar[str] = "random"

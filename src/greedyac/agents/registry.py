@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from greedyac.agents.base import Agent
-from greedyac.agents.greedy_ac import GreedyAC
-from greedyac.agents.random import Random
-from greedyac.agents.sac import SAC
-from greedyac.agents.vanilla_ac import VanillaAC
+from greedyac.agents.greedy_ac import GreedyACAgent
+from greedyac.agents.random import RandomAgent
+from greedyac.agents.sac import SACAgent
+from greedyac.agents.vanilla_ac import VanillaACAgent
 from greedyac.core.errors import InputError, unknown_name
 from greedyac.core.fields import check_values, hypers_of
 
-AGENTS: dict[str, type[Agent]] = {agent.name: cast(type[Agent], agent) for agent in (GreedyAC, SAC, VanillaAC, Random)}
+AGENTS: dict[str, type[Agent]] = {
+    agent.name: cast(type[Agent], agent) for agent in (GreedyACAgent, SACAgent, VanillaACAgent, RandomAgent)
+}
 
 
 def find_agent(name: str) -> type[Agent]:

@@ -15,7 +15,7 @@ from greedyac.core.spaces import Box, Spaces
 from greedyac.nn.critics import TwinCritic, make_twin_critic
 from greedyac.nn.layers import select
 from greedyac.nn.optim import adam_step, init_optimizer
-from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
+from greedyac.nn.policies import PolicyNetwork, SoftmaxPolicy, make_policy
 
 TARGET_SHARE = 0.5
 """The target of an automatic entropy scale for discrete actions, as a share of the largest entropy, log |A|."""
@@ -26,7 +26,7 @@ class State(NamedTuple):
 
     critic: TwinCritic
     target: TwinCritic
-    actor: Policy
+    actor: PolicyNetwork
     log_entropy_scale: Any
     critic_opt_state: object
     actor_opt_state: object
@@ -41,7 +41,7 @@ class Draws(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SAC(ActorCritic):
+class SACAgent(ActorCritic):
     """Soft Actor-Critic: two critics that value entropy, and a reparameterised actor that follows the smaller one."""
 
     name: ClassVar[str] = "sac"
@@ -95,10 +95,10 @@ class SAC(ActorCritic):
         next_value = self._soft_value(state, batch.next_observation, draws.next_action, entropy_scale)
         state, metrics = self.fit_critic(state, batch, next_value)
 
-        def value_and_entropy(actor: Policy) -> tuple[Array, Array]:
+        def value_and_entropy(actor: PolicyNetwork) -> tuple[Array, Array]:
             return self._value_and_entropy(actor, state.critic, batch.observation, draws.action)
 
-        def loss(actor: Policy) -> Array:
+        def loss(actor: PolicyNetwork) -> Array:
             value, entropy = value_and_entropy(actor)
             return -(value + entropy_scale * entropy).mean()
 
@@ -118,7 +118,7 @@ class SAC(ActorCritic):
         return state.target(observation, action).min(0) - entropy_scale * log_prob
 
     def _value_and_entropy(
-        self, actor: Policy, critic: TwinCritic, observation: Array, noise: Any
+        self, actor: PolicyNetwork, critic: TwinCritic, observation: Array, noise: Any
     ) -> tuple[Array, Array]:
         """E min Q(S, A) and the entropy of π(·|S): exact, or at one A that is a function of the actor's weights."""
         policy = actor(observation)

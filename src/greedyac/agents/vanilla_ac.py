@@ -15,7 +15,7 @@ from greedyac.nn._xla import steady_mean
 from greedyac.nn.critics import ContinuousCritic, Critic, make_critic
 from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
 from greedyac.nn.optim import adam_step, init_optimizer
-from greedyac.nn.policies import Policy, SoftmaxPolicy, make_policy
+from greedyac.nn.policies import PolicyNetwork, SoftmaxPolicy, make_policy
 
 
 class State(NamedTuple):
@@ -23,7 +23,7 @@ class State(NamedTuple):
 
     critic: Critic
     target: Critic
-    actor: Policy
+    actor: PolicyNetwork
     critic_opt_state: object
     actor_opt_state: object
 
@@ -43,7 +43,7 @@ Objective = Callable[[Any], Array]
 
 
 @dataclass(frozen=True)
-class VanillaAC(ActorCritic):
+class VanillaACAgent(ActorCritic):
     """Vanilla Actor-Critic: the actor follows the likelihood-ratio gradient of the critic's values."""
 
     name: ClassVar[str] = "vanilla-ac"
@@ -87,7 +87,7 @@ class VanillaAC(ActorCritic):
         else:
             objective = self._likelihood_ratio(state, batch.observation, draws.samples)
 
-        def loss(actor: Policy) -> Array:
+        def loss(actor: PolicyNetwork) -> Array:
             return -objective(actor(batch.observation)).mean()
 
         actor, adam, actor_loss = adam_step(loss, state.actor, state.actor_opt_state, self.actor_step_size)

@@ -29,7 +29,7 @@ from greedyac.execution.rows import make_row
 from greedyac.results.schema import SCHEMA
 from greedyac.training.blocks import Periodic, make_lanes, run_blocks
 from greedyac.training.checkpoint import (
-    Checkpoint,
+    CheckpointFile,
     Policy,
     Prediction,
     adapter_for,
@@ -361,7 +361,7 @@ def load(path: str | os.PathLike[str], env: Any = None) -> Model:
     return model
 
 
-def _moved(held: Checkpoint, env: Any, path: str | os.PathLike[str]) -> Run:
+def _moved(held: CheckpointFile, env: Any, path: str | os.PathLike[str]) -> Run:
     """The run of a file, on this environment."""
     run, world = held.policy.run, make_world(env) if isinstance(env, str) else named_host_env(env)
     name, options = (env, {}) if isinstance(world, Env) else (world.name, world.options)

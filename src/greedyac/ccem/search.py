@@ -14,7 +14,7 @@ from greedyac.core.fields import static, traced
 from greedyac.core.spaces import Discrete, Spaces
 from greedyac.nn.distributions import policy_stats
 from greedyac.nn.layers import select
-from greedyac.nn.policies import Policy, SoftmaxPolicy
+from greedyac.nn.policies import PolicyNetwork, SoftmaxPolicy
 
 Function = Callable[[Any, Any], Any]
 """From a context and an action to a number."""
@@ -64,8 +64,8 @@ class Problem(eqx.Module):
 class State(NamedTuple):
     """Both policies with their Adam moments, and how many updates they have had."""
 
-    actor: Policy
-    proposal: Policy | None
+    actor: PolicyNetwork
+    proposal: PolicyNetwork | None
     actor_opt_state: Any
     proposal_opt_state: Any
     updates: Array
@@ -91,10 +91,10 @@ def begin(search: Search, spaces: Spaces, key: Array) -> State:
     return State(actor, proposal, *search.init_optimizers(actor, proposal), jnp.int32(0))
 
 
-def _widened(policy: Policy) -> Policy:
+def _widened(policy: PolicyNetwork) -> PolicyNetwork:
     """The policy with heads that are 0 whatever they see."""
 
-    def heads(policy: Policy) -> tuple[Any, ...]:
+    def heads(policy: PolicyNetwork) -> tuple[Any, ...]:
         return (policy.logits,) if isinstance(policy, SoftmaxPolicy) else (policy.mean, policy.log_std)
 
     return eqx.tree_at(heads, policy, jax.tree.map(jnp.zeros_like, heads(policy)))

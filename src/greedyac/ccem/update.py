@@ -11,7 +11,7 @@ from greedyac.core.fields import static, traced
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.nn.distributions import ENTROPY_ESTIMATORS, entropy_term
 from greedyac.nn.optim import adam_step, init_optimizer, polyak_update
-from greedyac.nn.policies import Policy, make_policy
+from greedyac.nn.policies import PolicyNetwork, make_policy
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class CCEM:
         action = spaces.action
         return isinstance(action, Discrete) and greedy_suffices(self.elite_fraction, action.count)
 
-    def policies(self, key: Array, spaces: Spaces, hidden: Sequence[int]) -> tuple[Policy, Policy | None]:
+    def policies(self, key: Array, spaces: Spaces, hidden: Sequence[int]) -> tuple[PolicyNetwork, PolicyNetwork | None]:
         """A fresh actor, and the proposal with the same weights."""
         actor = make_policy(key, spaces, hidden)
         needless = self.needs_no_proposal(spaces)
         return actor, None if needless else make_policy(key, spaces, hidden, self.proposal_policy)
 
-    def init_optimizers(self, actor: Policy, proposal: Policy | None) -> tuple[Any, Any]:
+    def init_optimizers(self, actor: PolicyNetwork, proposal: PolicyNetwork | None) -> tuple[Any, Any]:
         """Adam's moments before the first step; a proposal that is an average has none."""
         return init_optimizer(actor), init_optimizer(None if self.proposal_update == "average" else proposal)
 
@@ -80,7 +80,7 @@ class CCEM:
         """For few discrete actions, with `values: [batch, actions]`: I*(S) = argmax Q(S, ·), shared by ties."""
         shares = greedy_shares(values)
 
-        def loss(actor: Policy) -> Array:
+        def loss(actor: PolicyNetwork) -> Array:
             policy = actor(observation)
             return greedy_loss(policy.log_probs(), shares, policy.entropy(), self.actor_entropy_scale)
 
@@ -97,8 +97,10 @@ class CCEM:
         """
         elite = elites(sampled, values, elite_count(self.elite_fraction, self.proposal_samples))
 
-        def follow(net: Policy, adam: object, sample: Array, entropy_scale: float) -> tuple[Policy, object, Array]:
-            def loss(net: Policy) -> Array:
+        def follow(
+            net: PolicyNetwork, adam: object, sample: Array, entropy_scale: float
+        ) -> tuple[PolicyNetwork, object, Array]:
+            def loss(net: PolicyNetwork) -> Array:
                 policy = net(observation)
                 entropy = entropy_term(self.entropy_estimator, policy.log_prob(sample), policy.entropy())
                 return elite_loss(policy.log_prob(elite), entropy, entropy_scale)

@@ -18,7 +18,7 @@ from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
 
 if TYPE_CHECKING:
-    from greedyac.study.sweep import Plan, Progress
+    from greedyac.study.sweep import Plan, SweepProgress
 
 MAX_SHARDS = 1_000_000
 
@@ -127,7 +127,7 @@ def _sweep(plan: "Plan", store: Any, place: engine.Place, options: Any) -> int:
     if place.about:
         print(place.about)
 
-    def show(progress: "Progress") -> None:
+    def show(progress: "SweepProgress") -> None:
         report.show(progress.share, _words(progress))
 
     try:
@@ -160,7 +160,7 @@ def _outline(plan: "Plan") -> str:
     return f"{runs}\n{', '.join(counted(number, noun) for number, noun in work)}"
 
 
-def _words(progress: "Progress") -> str:
+def _words(progress: "SweepProgress") -> str:
     finished = progress.done + progress.diverged
     counts = f"{progress.diverged:,} diverged, {progress.failed:,} failed"
     runs = f"{finished:,} of {counted(progress.runs, 'run')}, {counts}"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from itertools import pairwise
 
-from greedyac.agents import SAC, Agent, GreedyAC, VanillaAC
+from greedyac.agents import Agent, GreedyACAgent, SACAgent, VanillaACAgent
 from greedyac.agents.actor_critic import ActorCritic
 from greedyac.ccem import elite_count
 from greedyac.core.spaces import KERNEL, Box, Spaces
@@ -55,9 +55,9 @@ def sampled_actions(agent: Agent, spaces: Spaces) -> int:
     """Continuous actions per state that the critic values for the actor's update."""
     if not isinstance(spaces.action, Box):
         return 0
-    if isinstance(agent, GreedyAC):
+    if isinstance(agent, GreedyACAgent):
         return agent.proposal_samples
-    return agent.baseline_samples + 1 if isinstance(agent, VanillaAC) else 0
+    return agent.baseline_samples + 1 if isinstance(agent, VanillaACAgent) else 0
 
 
 def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
@@ -66,8 +66,8 @@ def summed_numbers(agent: Agent, spaces: Spaces) -> list[int]:
     They have an entry for each of a batch and each unit or output, or one; SAC has them for two critics at once, too,
     and GreedyAC for each of the elite.
     """
-    rows = [agent.batch_size, 2 * agent.batch_size] if isinstance(agent, SAC) else [agent.batch_size]
-    elite = elite_count(agent.elite_fraction, agent.proposal_samples) if isinstance(agent, GreedyAC) else 0
+    rows = [agent.batch_size, 2 * agent.batch_size] if isinstance(agent, SACAgent) else [agent.batch_size]
+    elite = elite_count(agent.elite_fraction, agent.proposal_samples) if isinstance(agent, GreedyACAgent) else 0
     if not isinstance(agent, ActorCritic):
         return []
     outputs = spaces.action.size if isinstance(spaces.action, Box) else spaces.action.count

@@ -79,10 +79,10 @@ class SoftmaxPolicy(eqx.Module):
         return computed_once(jax.random.gumbel(key, (*shape, self.logits.bias.shape[-1])))
 
 
-Policy = GaussianPolicy | SoftmaxPolicy
+PolicyNetwork = GaussianPolicy | SoftmaxPolicy
 
 
-def make_policy(key: Array, spaces: Spaces, hidden: Sequence[int], family: str = "gaussian") -> Policy:
+def make_policy(key: Array, spaces: Spaces, hidden: Sequence[int], family: str = "gaussian") -> PolicyNetwork:
     """The policy for these spaces: a Gaussian of that family, or a softmax."""
     observation, action = spaces.observation, spaces.action
     if isinstance(action, Box):

@@ -110,7 +110,7 @@ def look_up(study: Study, store: Store, shard: Shard, retry_failed: bool) -> tup
     return [run for run_id, run in runs.items() if run_id not in held], Counter(held.values())
 
 
-class Progress(NamedTuple):
+class SweepProgress(NamedTuple):
     """How far a sweep has come; the runs that the store held before count as well."""
 
     runs: int
@@ -131,10 +131,10 @@ Engine = Callable[[Sequence[Chunk], int], Events]
 def run_plan(
     plan: Plan,
     store: Store,
-    on_progress: Callable[[Progress], None],
+    on_progress: Callable[[SweepProgress], None],
     on_message: Callable[[str], None],
     engine: Engine | None = None,
-) -> Progress:
+) -> SweepProgress:
     """Train the chunks of a plan, by default on this machine, and publish them; how it ended."""
     store.record_study(plan.study)
     meter = _Meter(plan)
@@ -221,7 +221,7 @@ class _Meter:
             self._said.add(message)
             on_message(message)
 
-    def progress(self) -> Progress:
+    def progress(self) -> SweepProgress:
         rate = left = None
         now = time.monotonic()
         worked = self._ended + self._under_way
@@ -231,7 +231,7 @@ class _Meter:
         settled = self._counts.total() == self._runs
         share = 1.0 if settled else min(0.99, worked / self._work)  # trained is not yet published
         counts = {status: self._counts[status] for status in ("done", "diverged", "failed")}
-        return Progress(runs=self._runs, **counts, share=share, rate=rate, seconds_left=left)
+        return SweepProgress(runs=self._runs, **counts, share=share, rate=rate, seconds_left=left)
 
 
 class Probe(NamedTuple):

@@ -194,7 +194,7 @@ def checksum(about: dict[str, Any], weights: Weights) -> str:
     return told.hexdigest()
 
 
-class Checkpoint(NamedTuple):
+class CheckpointFile(NamedTuple):
     """What a file holds: a policy and, if it holds everything, the run in the middle."""
 
     policy: Policy
@@ -206,7 +206,7 @@ def load_policy(path: str | os.PathLike[str]) -> Policy:
     return read_checkpoint(path).policy
 
 
-def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
     """What a checkpoint file holds. `InputError` if the file is not one, or is damaged."""
     try:
         about, weights = _read(Path(path))
@@ -249,7 +249,7 @@ def _current(name: str) -> str:
     return name if name.startswith(STATISTICS) else ".".join(RENAMED.get(part, part) for part in name.split("."))
 
 
-def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
+def _checkpoint(values: dict[str, Any], weights: Weights) -> CheckpointFile:
     spaces, _, _ = spaces_module.from_json(values.pop("spaces")), values.pop("versions"), values.pop("format")
     theirs, middle = values.pop("gymnasium", None), values.pop("middle", None)
     run = Run.from_json(values)
@@ -266,9 +266,9 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> Checkpoint:
         raise InputError(f"its observations and actions are not those of {run.config.env_label}")
     statistics = _without_prefix(weights)
     if middle is None:
-        return Checkpoint(_policy(run, weights, statistics), None)
+        return CheckpointFile(_policy(run, weights, statistics), None)
     snapshot = _snapshot(run, middle, weights)._replace(statistics=statistics)
-    return Checkpoint(Policy(run, snapshot.lane.agent, snapshot.lane.scales, statistics=statistics), snapshot)
+    return CheckpointFile(Policy(run, snapshot.lane.agent, snapshot.lane.scales, statistics=statistics), snapshot)
 
 
 @configured

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from greedyac import ccem
-from greedyac.agents import Agent, GreedyAC
+from greedyac.agents import Agent, GreedyACAgent
 from greedyac.agents.random import Uniform
 from greedyac.core.spaces import Box, Discrete, Spaces
 from greedyac.core.xla import configured
@@ -85,7 +85,7 @@ def explain(agent: Agent, state: Any, spaces: Spaces, observation: Array, key: A
     critic = getattr(state, "critic", None)
     proposal = getattr(state, "proposal", None)
     samples = None
-    if isinstance(agent, GreedyAC) and critic is not None and proposal is not None:
+    if isinstance(agent, GreedyACAgent) and critic is not None and proposal is not None:
         samples = _samples(agent, critic, proposal, observation, key)
     proposed = None if proposal is None else proposal(observation)
     if isinstance(spaces.action, Discrete):
@@ -93,7 +93,7 @@ def explain(agent: Agent, state: Any, spaces: Spaces, observation: Array, key: A
     return _continuous(spaces.action, actor, critic, proposed, samples, observation)
 
 
-def _samples(agent: GreedyAC, critic: Any, proposal: Any, observation: Array, key: Array) -> Samples:
+def _samples(agent: GreedyACAgent, critic: Any, proposal: Any, observation: Array, key: Array) -> Samples:
     """N actions of the proposal and, by the rule of an update, which of them are elite."""
     actions = proposal(observation).sample(proposal.noise(key, (agent.proposal_samples,)))
     values = _value(critic, observation, actions)
