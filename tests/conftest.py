@@ -18,7 +18,8 @@ from greedyac.core import xla
 os.environ.setdefault("GREEDYAC_CACHE", str(Path(__file__).parents[1] / ".cache"))  # and not the user's
 xla.start()  # before a test does with JAX what we would not
 xla.MIN_SECONDS = 0.0
-xla.KEPT.__enter__()  # what tests compile themselves is kept as well
+xla._THREAD.is_ours = True  # what tests compile themselves is kept as well
+xla._CONFIG.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 gc.set_threshold(100_000, 50, 1000)  # JAX has millions of objects, which live on
 
 

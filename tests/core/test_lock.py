@@ -111,6 +111,30 @@ def test_a_lock_whose_file_its_holder_has_just_removed_is_taken_again(
             pass
 
 
+def test_a_file_that_can_only_be_read_and_not_be_locked_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of another user on NFS, who holds the lock."""
+
+    def refused(path: object, flags: int, *mode: int) -> int:
+        if flags & os.O_RDWR:
+            raise PermissionError
+        return os_open(path, flags, *mode)  # type: ignore[arg-type]
+
+    def unsupported(descriptor: int) -> bool:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+    os_open = os.open
+    with locked(tmp_path, "taken"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refused)
+            patch.setattr(lock, "_take", unsupported)
+            with locked(tmp_path, "taken"):
+                pass
+        with pytest.raises(InputError, match="taken"), locked(tmp_path, "taken"):
+            pass
+
+
 def test_without_locks_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(descriptor: int) -> bool:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))

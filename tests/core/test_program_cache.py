@@ -78,6 +78,21 @@ def test_the_bits_of_every_agent_are_the_same_with_a_cache_and_without(agent: st
     assert cold == warm == none
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("compiles", "reads"), [("1", "8"), ("8", "1")])
+def test_the_bits_do_not_depend_on_the_threads_for_which_a_program_was_compiled(
+    compiles: str, reads: str, tmp_path: Path
+) -> None:
+    """With layers so large that XLA cuts their work for threads."""
+    code = HASH.replace("(8,)", "(512, 512)")
+    assert code != HASH
+    call = (code, "greedy-ac", "Pendulum-CA")
+    run(*call, GREEDYAC_CACHE=str(tmp_path), PJRT_NPROC=compiles)
+    kept, alone = (run(*call, GREEDYAC_CACHE=cache, PJRT_NPROC=reads).stdout for cache in (str(tmp_path), ""))
+    assert len(kept) == 65
+    assert kept == alone
+
+
 def test_damaged_programs_are_compiled_again(filled: tuple[Path, str]) -> None:
     folder, cold = filled
     for number, path in enumerate(programs(folder)):
@@ -153,6 +168,25 @@ def test_there_is_never_more_than_there_may_be(tmp_path: Path) -> None:
         assert sum(path.stat().st_size for path in programs(tmp_path)) <= 5_000
     assert cache.get("59") is not None
     assert sum(path.stat().st_size for path in programs(tmp_path)) > 4_000
+
+
+def test_many_processes_together_keep_to_what_there_may_be(tmp_path: Path) -> None:
+    caches = [ProgramCache(tmp_path, "AVX", max_bytes=5_000) for _ in range(30)]
+    for round in range(3):
+        for number, cache in enumerate(caches):
+            cache.put(f"{round} {number}", b"x" * 300)
+    assert sum(path.stat().st_size for path in programs(tmp_path)) <= 5_000
+
+
+def test_what_another_version_left_half_written_is_removed(tmp_path: Path) -> None:
+    older, cache = ProgramCache(tmp_path, "AVX2"), ProgramCache(tmp_path, "AVX")
+    older.put("one", b"first")
+    left = older._path / ".gone~999999999@nowhere~00000000.tmp"
+    left.write_bytes(b"z")
+    os.utime(left, (0, 0))
+    cache.put("two", b"second")
+    assert not left.exists()
+    assert older.get("one") == b"first"
 
 
 def test_one_file_that_cannot_be_removed_does_not_keep_the_others(

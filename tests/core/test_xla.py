@@ -4,8 +4,10 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import jax
@@ -14,6 +16,7 @@ from jax._src import compilation_cache
 
 from greedyac.core import xla
 from greedyac.core.processor import processor_of
+from greedyac.core.program_cache import ProgramCache
 from greedyac.core.xla import configured, our_limit
 
 CONFIG: Any = jax.config
@@ -209,32 +212,82 @@ xla.configured(jax.jit(lambda x: jnp.cos(x) * 7))(2.0)
 
 
 @pytest.fixture
-def none_kept() -> Iterator[None]:
+def not_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in any other process: conftest.py keeps what tests compile as well."""
-    xla.KEPT.__exit__()
-    yield
-    xla.KEPT.__enter__()
+    monkeypatch.setattr(xla._THREAD, "is_ours", False)
 
 
-@pytest.mark.usefixtures("none_kept")
+def cache_of_this_thread() -> object:
+    return compilation_cache._get_cache(jax.devices()[0].client)
+
+
+@pytest.mark.usefixtures("not_ours")
 def test_jax_is_as_it_was_after_a_call_even_one_that_fails() -> None:
     def inside(depth: int) -> None:
         assert not CONFIG.jax_enable_x64
         assert CONFIG.jax_persistent_cache_min_compile_time_secs == xla.MIN_SECONDS
-        assert compilation_cache._cache is not None
+        assert isinstance(cache_of_this_thread(), ProgramCache)
         if depth:
             configured(inside)(depth - 1)
-            assert compilation_cache._cache is not None
         raise KeyError
 
     def outside() -> tuple[object, ...]:
-        return CONFIG.jax_persistent_cache_min_compile_time_secs, compilation_cache._cache
+        return CONFIG.jax_enable_x64, CONFIG.jax_persistent_cache_min_compile_time_secs, cache_of_this_thread()
 
     before = outside()
-    assert before[1] is None
+    assert before[-1] is None
     with pytest.raises(KeyError):
-        configured(inside)(0)
+        configured(inside)(1)
     assert outside() == before
+
+
+@pytest.mark.usefixtures("not_ours")
+def test_other_threads_are_as_they_were_during_a_call() -> None:
+    """Programs that a user compiles meanwhile are not kept in our folder, and keep to the user's settings."""
+    seen: list[object] = []
+
+    def look() -> None:
+        seen.extend([cache_of_this_thread(), CONFIG.jax_persistent_cache_min_compile_time_secs])
+
+    @configured
+    def inside() -> None:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+
+    CONFIG.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    try:
+        inside()
+    finally:
+        CONFIG.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    assert seen == [None, 0.5]
+
+
+@pytest.mark.usefixtures("not_ours")
+def test_nothing_is_left_of_a_call_that_is_interrupted_anywhere() -> None:
+    """Wherever Python looks for signals: as a function is called, and as it returns."""
+    call = configured(lambda: None)
+    left = 0
+
+    def interrupt(frame: FrameType, event: str, about: object) -> Any:
+        nonlocal left
+        left -= event in ("call", "return")
+        if left == 0:
+            raise KeyboardInterrupt
+        return interrupt
+
+    for moment in range(1, 60):
+        left = moment
+        with suppress(KeyboardInterrupt):
+            sys.settrace(interrupt)
+            try:
+                call()
+            finally:
+                sys.settrace(None)
+        call()
+        assert cache_of_this_thread() is None
+        assert not CONFIG.jax_enable_x64
+    assert left > 0, "the last ones came after the call"
 
 
 def test_processors_of_one_name_differ_by_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

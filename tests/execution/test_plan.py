@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from typing import Any, ClassVar, cast
 import jax
 import numpy as np
 import pytest
+from helpers.paths import TESTS
 from helpers.probes import ManyActions
 
 from greedyac.agents import AGENTS, Agent, VanillaACAgent, make_agent
@@ -377,3 +380,27 @@ def test_the_accelerator_is_recorded_in_place_of_the_processor(monkeypatch: pyte
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(jax, "devices", lambda: [device])
     assert cpu() == "gpu NVIDIA A100"
+
+
+PLANS = """
+import sys
+from pathlib import Path
+from jax._src import xla_bridge
+from greedyac.execution.plan import expand_configs, plan_chunks
+from greedyac.training.checkpoint import read_checkpoint
+from greedyac.training.config import Run
+
+for env in ("Pendulum-CA", "Pendulum-v1"):
+    [config] = expand_configs("greedy-ac", env, 100, None, {}, {}, {})
+    run = Run(config, 0)
+    plan_chunks([run], 2, Path(run.run_id))
+for path in sys.argv[1:]:
+    read_checkpoint(path)
+print(xla_bridge.backends_are_initialized())
+"""
+
+
+def test_planning_and_reading_checkpoints_do_not_start_jax() -> None:
+    """It would take an accelerator's memory from the workers."""
+    files = [str(TESTS / "data/0.1.0" / name) for name in ("sac.safetensors", "sac.middle.safetensors")]
+    assert subprocess.check_output([sys.executable, "-c", PLANS, *files], text=True) == "False\n"

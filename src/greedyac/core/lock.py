@@ -76,17 +76,21 @@ def locked(folder: Path, complaint: str) -> Iterator[None]:
 def _open(path: Path, complaint: str) -> int | None:
     """The locked file, which child processes don't inherit; None if there can be none."""
     for _ in range(ATTEMPTS):
+        foreign = False
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         except PermissionError:
             if (found := _open_to_read(path)) is None:
                 return None
-            descriptor = found
+            descriptor, foreign = found, True
         except OSError:
             return None
         try:
             free = _take(descriptor)
-        except OSError:  # a file system without locks
+        except OSError:  # a file system without locks, or without any on files that are open to read
+            if foreign:  # which may be locked: it is not ours to remove
+                os.close(descriptor)
+                return None
             return descriptor
         if not free:
             os.close(descriptor)

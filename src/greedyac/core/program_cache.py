@@ -43,12 +43,13 @@ def _usual_folder() -> Path:
 class ProgramCache:
     """Programs by JAX's keys, in a folder for this Python, jaxlib and processor, and what XLA may use of it.
 
+    Processes with other numbers of threads share them: it changes how their work is cut, and no bit of what they give.
+
     Its `get` and `put` are those that JAX asks of a cache.
     """
 
     def __init__(self, folder: Path, limit: str, max_bytes: int = MAX_BYTES):
         self._programs, self._max_bytes = folder / "programs", max_bytes
-        self._room = 0  # so much can be written until the next look at all that is here
         python = ".".join(map(str, sys.version_info[:2]))  # on which JAX's compression depends
         made_for = f"Python {python}\njaxlib {version('jaxlib')}\n{processor()}\n{instructions()}\n{limit}"
         self._made_for = hashlib.sha256(made_for.encode()).digest()
@@ -71,7 +72,7 @@ class ProgramCache:
         with suppress(OSError):
             self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_private(self._path.stat()):
-                self._make_room(_DIGEST_BYTES + len(value))
+                self._evict(self._max_bytes - _DIGEST_BYTES - len(value))
                 write_atomically(self._entry(key), self._digest(key, value) + value, durable=False)
 
     def _entry(self, key: str) -> Path:
@@ -81,16 +82,9 @@ class ProgramCache:
         """Of the program, and of what it is for: one that was put in another's place is not used."""
         return hashlib.sha256(b"\0".join([self._made_for, key.encode(), program])).digest()
 
-    def _make_room(self, size: int) -> None:
-        """Look at all that is here, and make room, as often as a twentieth of what may be here was written."""
-        if size > self._room:
-            self._room = max(size, self._max_bytes // 20)
-            self._evict(self._max_bytes - self._room)
-        self._room -= size
-
     def _evict(self, most: int) -> None:
-        """Remove those that were not used for longest, and what was left half-written."""
-        for path in all_left_behind(self._path):
+        """Remove those that were not used for longest, and what was left half-written, of other versions, too."""
+        for path in (path for folder in self._programs.glob("jaxlib-*") for path in all_left_behind(folder)):
             with suppress(OSError):
                 path.unlink()
         found = []

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from greedyac.core import prng
-from greedyac.core.xla import configured
+from greedyac.core.xla import configured, in_float32
 
 MAX_SEED = 2**32 - 1
 
@@ -34,6 +34,12 @@ def seed_keys(seeds: list[int]) -> Array:
     """One key per seed, `[lanes]`."""
     words = np.stack([np.zeros(len(seeds), np.uint32), np.asarray(seeds, np.uint32)], -1)
     return jax.random.wrap_key_data(words, impl=prng.KEYS)  # type: ignore[arg-type]  # the same, without a program
+
+
+@in_float32
+def key_shape() -> jax.ShapeDtypeStruct:
+    """The shape of one key, without one."""
+    return jax.eval_shape(lambda: jax.random.key(0, impl=prng.KEYS))
 
 
 def stream_key(key: Array, stream: Stream, index: Array | int) -> Array:

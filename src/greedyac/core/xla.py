@@ -4,20 +4,21 @@ With AVX-512 the bits of a run depend on the lanes beside it, as they don't with
 0.12 they do with AVX2, too: LLVM fuses one of the products of a·b + c·d with the sum, which is then rounded only once,
 and which of them depends on how it has vectorized and unrolled the loop. AVX has no such instruction.
 
-The two modules of JAX that are private are used nowhere else: to ask whether JAX has started, and to put our cache in
-the place of its own, which neither checks what it reads nor keeps to a size without another package.
+The modules of JAX that are private are used nowhere else: to ask whether JAX has started, and to give our programs our
+cache in place of JAX's own, which neither checks what it reads nor keeps to a size without another package.
 """
 
 import os
 import platform
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache, wraps
 from importlib.metadata import version
 from typing import Any, ParamSpec, TypeVar
 
 import jax
-from jax._src import compilation_cache, xla_bridge
+from jax._src import compilation_cache, config, xla_bridge
 
 from greedyac.core.program_cache import ProgramCache, cache_folder
 
@@ -25,6 +26,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _CONFIG: Any = jax.config
+_X64: Any = jax.enable_x64
+_MIN_SECONDS: Any = config.persistent_cache_min_compile_time_secs
+"""Of the thread that enters it, as `jax.enable_x64` is."""
 _FLAG = "--xla_cpu_max_isa="
 UNKNOWN = "unknown"
 """In place of a limit, where JAX had started before us, or takes its flags from a file."""
@@ -35,13 +39,29 @@ MIN_SECONDS = 0.2
 def configured(function: Callable[P, T]) -> Callable[P, T]:
     """The same function; what it compiles is held to our instructions, computed in float32, and cached.
 
-    Float32 whatever `jax_enable_x64` says: code of a user's environment must not run inside it.
+    That holds for the thread that calls it: one that it starts needs to be configured, too.
     """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         start()
-        with jax.enable_x64(False), KEPT:
+        before = _THREAD.is_ours
+        try:
+            _THREAD.is_ours = True
+            with _X64(False), nullcontext() if _has_user_cache() else _MIN_SECONDS(MIN_SECONDS):
+                return function(*args, **kwargs)
+        finally:
+            _THREAD.is_ours = before
+
+    return call
+
+
+def in_float32(function: Callable[P, T]) -> Callable[P, T]:
+    """The same function, without 64 bits whatever `jax_enable_x64` says. For shapes, which need no JAX that runs."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        with _X64(False):
             return function(*args, **kwargs)
 
     return call
@@ -96,36 +116,25 @@ def _start() -> str:
     return limit
 
 
-class _Kept:
-    """Puts our cache in the place of JAX's while programs of ours are compiled, unless the user has set one up."""
-
-    def __init__(self) -> None:
-        self._lock, self._depth = threading.Lock(), 0
-        self._before: float | None = None
-        """The user's setting, while ours is in its place."""
-
-    def __enter__(self) -> None:
-        ours = _program_cache()
-        with self._lock:
-            self._depth += 1
-            if self._depth == 1 and ours is not None and not _is_users():
-                self._before = _CONFIG.jax_persistent_cache_min_compile_time_secs
-                _CONFIG.update("jax_persistent_cache_min_compile_time_secs", MIN_SECONDS)
-                compilation_cache._cache = ours  # type: ignore[assignment]  # it has the same two methods
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._depth -= 1
-            if self._depth == 0 and self._before is not None:
-                compilation_cache._cache = None
-                _CONFIG.update("jax_persistent_cache_min_compile_time_secs", self._before)
-                self._before = None
+class _Thread(threading.local):
+    is_ours = False
+    """Whether the thread is in a function of ours: only then its programs are for our cache."""
 
 
-KEPT = _Kept()
+_THREAD = _Thread()
+_cache_of_jax = compilation_cache._get_cache
 
 
-def _is_users() -> bool:
+def _cache(backend: Any) -> Any:
+    """JAX asks for its cache here. Programs of ours are for our cache, unless the user has set one up."""
+    ours = None if not _THREAD.is_ours or _has_user_cache() else _program_cache()
+    return _cache_of_jax(backend) if ours is None else ours
+
+
+compilation_cache._get_cache = _cache
+
+
+def _has_user_cache() -> bool:
     return bool(_CONFIG.jax_compilation_cache_dir) or compilation_cache._cache is not None
 
 

@@ -32,7 +32,7 @@ def end_ahead() -> None:
 
 
 def _start(core: str, cached: bool = True) -> subprocess.Popen[str]:
-    uncached = {} if cached else {"GREEDYAC_CACHE": ""}
+    uncached = {} if cached else {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "greedyac.execution.worker", core],
         stdin=subprocess.PIPE,

@@ -41,7 +41,7 @@ def main() -> None:
 
         if place == LATER:
             _pin(int(chunks.get()))
-        xla.start()  # with one thread per core that it may use
+        xla.start()
         tell("ready", cpu=cpu(), versions=versions())
     except Exception as error:
         tell("unfit", error=f"can't train: {_in_words(error)}")

@@ -24,10 +24,10 @@ from greedyac.core import spaces as spaces_module
 from greedyac.core.atomic import write_atomically
 from greedyac.core.counting import counted
 from greedyac.core.errors import InputError
-from greedyac.core.fields import check_int, stack
+from greedyac.core.fields import check_int
 from greedyac.core.machine import machine_bytes
-from greedyac.core.streams import Stream, seed_keys, stream_key
-from greedyac.core.xla import configured
+from greedyac.core.streams import Stream, key_shape, stream_key
+from greedyac.core.xla import configured, in_float32
 from greedyac.envs import ENVS
 from greedyac.envs.gym.adapter import SpaceAdapter
 from greedyac.envs.gym.host import HostEnv
@@ -36,7 +36,7 @@ from greedyac.results.provenance import versions
 from greedyac.training.config import Run, check_seeds, check_steps
 from greedyac.training.lanes import Outcome, Snapshot
 from greedyac.training.normalize import Scales, normal_observation, unknown_scales
-from greedyac.training.program import LaneState, lane_bytes, static_part
+from greedyac.training.program import LaneState, lane_bytes, lane_shape, static_part
 
 FORMAT = 2
 """Raised when a file of this version could not be read by the code of the last."""
@@ -271,10 +271,10 @@ def _checkpoint(values: dict[str, Any], weights: Weights) -> CheckpointFile:
     return CheckpointFile(Policy(run, snapshot.lane.agent, snapshot.lane.scales, statistics=statistics), snapshot)
 
 
-@configured
+@in_float32
 def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
     learner, spaces = run.config.learner, run.config.world.spaces
-    shapes = eqx.filter_eval_shape(learner.init, jax.random.key(0), spaces)
+    shapes = eqx.filter_eval_shape(learner.init, key_shape(), spaces)
     scales = eqx.filter_eval_shape(
         unknown_scales, spaces.observation.size, learner.normalise_observations, learner.normalise_rewards
     )
@@ -285,7 +285,6 @@ def _policy(run: Run, weights: Weights, statistics: Statistics) -> Policy:
     return Policy(run, blank._replace(**kept), filled["scales"], statistics=statistics)
 
 
-@configured
 def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
     time, error, restarted = (middle[name] for name in ("time", "error", "restarted"))
     check_int("time", time, 0, run.config.steps)
@@ -294,13 +293,12 @@ def _snapshot(run: Run, middle: dict[str, Any], weights: Weights) -> Snapshot:
             f"a replay of {run.config.learner.replay_capacity:,} transitions is too large for this machine"
         )
     evaluations = [math.nan if value is None else float(value) for value in middle["evaluations"]]
-    hypers = {name: value[0] for name, value in stack([run.config.learner]).items()}
-    lane = jax.eval_shape(run.config.program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
+    lane = lane_shape(run.config.program)
     episode = weights.pop("episode")
     if lane.replay is not None:
         capacity, numbers = lane.replay.shape
         lane = lane._replace(
-            replay=jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call]
+            replay=jax.ShapeDtypeStruct(  # type: ignore[no-untyped-call, arg-type]
                 (min(time, capacity), numbers), lane.replay.dtype
             )
         )

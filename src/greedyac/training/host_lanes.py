@@ -183,9 +183,10 @@ class HostLaneBatch(LaneBatch):
         """Before the first step: what a trained agent and its environment know, in place of nothing, for every lane."""
         super().start_from(agent, scales, statistics)
         begun, observation = np.ones(len(self._keys), np.bool_), np.array(self.state.observation)
-        self._memory = MemoryCheck()
-        for lane in list(self._live) if statistics else []:
-            self._start(lane, statistics, observation)
+        if statistics:
+            self._memory = MemoryCheck()  # as they are all reset again
+            for lane in list(self._live):
+                self._start(lane, statistics, observation)
         told = self._keys, self._hypers, observation, begun, np.int32(self.time)
         self.state = self._compiled.first(self.state, *told)
 

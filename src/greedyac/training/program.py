@@ -20,8 +20,8 @@ from greedyac.agents.base import Batch
 from greedyac.agents.random import uniform_action
 from greedyac.core.fields import stack, traced_names
 from greedyac.core.spaces import Box, Spaces
-from greedyac.core.streams import Stream, seed_keys, stream_key
-from greedyac.core.xla import configured
+from greedyac.core.streams import Stream, key_shape, seed_keys, stream_key
+from greedyac.core.xla import configured, in_float32
 from greedyac.envs import Env, Transition, World
 from greedyac.training import curve, replay
 from greedyac.training.normalize import Scales, normal_observation, normal_reward, seen, unknown_scales
@@ -211,19 +211,23 @@ def compiled(program: Program, width: int) -> Compiled:
     state = jax.eval_shape(begin, keys, hypers)
     arguments = state, keys, hypers, curve.bin_edges(0), np.int32(0), np.int32(0)
     with ThreadPoolExecutor() as threads:
-        beginning = threads.submit(begin.lower(keys, hypers).compile)
-        acting = threads.submit(block.lower(*arguments, learn=False).compile)
+        beginning = threads.submit(configured(begin.lower(keys, hypers).compile))
+        acting = threads.submit(configured(block.lower(*arguments, learn=False).compile))
         learn = block.lower(*arguments, learn=True).compile() if program.agent.batch_size else acting.result()
         return Compiled(beginning.result(), acting.result(), learn)
 
 
 @cache
-@configured
+@in_float32
+def lane_shape(program: Program) -> LaneState:
+    """The shapes of a lane's arrays. JAX need not have started: processes that only plan leave accelerators alone."""
+    hypers = {name: value[0] for name, value in stack([program.agent]).items()}
+    return jax.eval_shape(program.lane, key_shape(), hypers)
+
+
 def lane_bytes(program: Program) -> int:
     """Memory that one lane of the program takes: mostly its replay."""
-    hypers = {name: value[0] for name, value in stack([program.agent]).items()}
-    lane = jax.eval_shape(program.lane, jax.eval_shape(lambda: seed_keys([0])[0]), hypers)
-    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane))
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane_shape(program)))
 
 
 def all_finite(state: Any) -> Array:
