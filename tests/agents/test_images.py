@@ -327,7 +327,7 @@ def test_a_file_of_an_agent_that_saw_images_as_numbers_is_still_read(
         return SpaceAdapter(env.observation_space, env.action_space, images=False)
 
     with monkeypatch.context() as patched:
-        patched.setattr(host, "translation_of", before)
+        patched.setattr(host, "adapter_of", before)
         old = greedyac.GreedyAC(Cameras, **TINY).learn(20, progress=False)
         old.save(tmp_path / "old", everything=True)
     assert old.policy.run.config.world.numerics == 1

@@ -113,7 +113,8 @@ def test_the_command_prints_tables_and_json() -> None:
 
     def told(*options: str) -> str:
         command = [sys.executable, "-c", main, "bench", "vanilla-ac", "--lanes", "2", "--profile", *options]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        environment = {**os.environ, "COLUMNS": "120"}  # else names take several lines
+        return subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
 
     table = told()
     assert table.split()[:3] == ["function", "µs", "share"]
