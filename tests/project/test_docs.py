@@ -19,7 +19,7 @@ ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}
 
 def shortened(code: str) -> str:
     """The same code with few steps and seeds; `make demo` as the command that it calls."""
-    code = re.sub(r"--steps \d+|steps=[\d_]+", lambda match: re.sub(r"[\d_]+", "300", match[0]), code)
+    code = re.sub(r"(--steps |steps=)([\d_]+)", lambda match: match[1] + str(min(int(match[2]), 300)), code)
     code = re.sub(r"--eval-every \d+ --eval-episodes \d+", "--eval-every 100 --eval-episodes 1", code)
     code = re.sub(r"--seeds 0-9", "--seeds 0-1", code).replace("range(10)", "range(2)").replace("range(4)", "range(2)")
     code = re.sub(r"(greedyac train (?!.*--steps).*)", r"\1 --steps 300", code)
