@@ -217,7 +217,6 @@ def compiled(program: Program, width: int) -> Compiled:
         return Compiled(beginning.result(), acting.result(), learn)
 
 
-@cache
 @in_float32
 def lane_shape(program: Program) -> LaneState:
     """The shapes of a lane's arrays. JAX need not have started: processes that only plan leave accelerators alone."""
@@ -225,6 +224,7 @@ def lane_shape(program: Program) -> LaneState:
     return jax.eval_shape(program.lane, key_shape(), hypers)
 
 
+@cache
 def lane_bytes(program: Program) -> int:
     """Memory that one lane of the program takes: mostly its replay."""
     return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(lane_shape(program)))
