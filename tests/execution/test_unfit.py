@@ -4,6 +4,7 @@ import errno
 import http.server
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -220,24 +221,25 @@ member.train = faulty
     assert numbers(tmp_path / "store").equals(whole)
 
 
+@pytest.fixture
 def refused(
-    options: list[str],
-    study: Path,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> str:
-    """The one line that a sweep prints that is refused."""
-    monkeypatch.chdir(folder)
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Runs a sweep that must be refused; gives the one line that it printed."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(connect, "CONNECT_SECONDS", 0.1)
     monkeypatch.setattr(connect, "FILE_SECONDS", 0.1)
     monkeypatch.setattr(connect, "LOOK_SECONDS", 0.05)
-    assert main(["sweep", str(study), "--store", str(folder / "store"), *options]) == 2
-    printed, complaint = capfd.readouterr()
-    assert printed == ""
-    assert not (folder / "store").exists()
-    [line] = complaint.splitlines()
-    return line
+
+    def run(*options: str) -> str:
+        assert main(["sweep", str(study), "--store", "store", *options]) == 2
+        printed, complaint = capfd.readouterr()
+        assert printed == ""
+        assert not Path("store").exists()
+        [line] = complaint.splitlines()
+        return line
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -274,16 +276,9 @@ def refused(
         ),
     ],
 )
-def test_wrong_options_are_one_line(
-    options: list[str],
-    complaint: str,
-    study: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "bad.json").write_text("[]")
-    assert complaint in refused(options, study, tmp_path, monkeypatch, capfd)
+def test_wrong_options_are_one_line(options: list[str], complaint: str, refused: Callable[..., str]) -> None:
+    Path("bad.json").write_text("[]")
+    assert complaint in refused(*options)
 
 
 @pytest.mark.parametrize("listener", ["a page", "a Dask worker"])
@@ -325,16 +320,9 @@ def test_the_address_of_something_else(
     ],
     ids=["of a scheduler that has ended", "of something else"],
 )
-def test_a_schedulers_file_that_leads_nowhere(
-    held: object,
-    complaint: str,
-    study: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "it.json").write_text(json.dumps({"address": held}))
-    told = refused(["--engine", "dask", "--address", "it.json"], study, tmp_path, monkeypatch, capfd)
+def test_a_schedulers_file_that_leads_nowhere(held: object, complaint: str, refused: Callable[..., str]) -> None:
+    Path("it.json").write_text(json.dumps({"address": held}))
+    told = refused("--engine", "dask", "--address", "it.json")
     assert told.startswith(f"greedyac: error: {complaint}")
 
 

@@ -67,7 +67,7 @@ def kill_at_random(sweeps: Sweeps, study: Path, folder: Path, chance: random.Ran
     return process.returncode == 0
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(16, marks=pytest.mark.slow)])
 def test_killed_at_random_moments_and_resumed(
     kills: int, sweeps: Sweeps, study: Path, whole: pl.DataFrame, tmp_path: Path
 ) -> None:

@@ -29,4 +29,6 @@ SCHEMA = pl.Schema(_COLUMNS)
 RESTARTED = "after an interruption its environment could not be brought back, and a new episode was begun"
 """What the column `error` says of a run that is done all the same."""
 BINS = 100
+"""Points of the column `curve`."""
 FINAL_BINS = BINS // 10
+"""The last of them: those of `final_return`."""
